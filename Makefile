@@ -1,0 +1,40 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help demo test check format wheel-check backbone clean
+
+help:  ## List the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+demo: $(INSTALLED)  ## Run GOAL on embedded digits; ends with a report to open
+	$(BIN)/goal demo
+
+test: $(INSTALLED)  ## Run all tests
+	$(BIN)/pytest -n 2
+
+check: $(INSTALLED)  ## Lint, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(INSTALLED)  ## Apply formatting and safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+wheel-check: $(INSTALLED)  ## Build the wheel, install it into an empty environment, run its demo there
+	PYTHON=$(PYTHON) BIN=$(abspath $(BIN)) sh tests/wheel_check.sh
+
+backbone: $(INSTALLED)  ## Pretrain the embedded backbone again (about 10 minutes)
+	$(BIN)/goal pretrain --dataset digits --out build/digits-vit
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; point PYTHON at one: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(INSTALLED)
+
+clean:  ## Remove the environment and build products
+	rm -rf $(VENV) build dist

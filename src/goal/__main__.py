@@ -1,0 +1,6 @@
+"""``python -m goal``."""
+
+from goal.cli import main
+
+if __name__ == "__main__":
+    main()

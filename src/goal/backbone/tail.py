@@ -1,0 +1,145 @@
+"""The trained last block, computed for its CLS token only.
+
+Only the CLS output of the last block is used, so with one query the keys and values of the other
+tokens never need to be formed. For head h, query q_h, normalised token x_j, and LayerNorm gain g
+and bias b:
+
+    score_j   = q_h . W_k,h (g * x_j + b)        =  (W_k,h^T q_h * g) . x_j + constant
+    context_h = sum_j a_j (W_v,h (g * x_j + b))  =  W_v,h (g * sum_j a_j x_j + b)
+
+The constant (which also holds the key bias) cancels in the softmax. This equals the full block up
+to rounding, at the cost of one token instead of all.
+
+Shapes: B images, n tokens, D width, H heads, C inner width per head.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from goal.tokens import Tokens
+
+
+class ClsTail(nn.Module):
+    """Attention with the CLS token as its only query, then the MLP on that token."""
+
+    def __init__(
+        self,
+        *,
+        width: int,
+        inner: int,
+        heads: int,
+        mlp: nn.Module,
+        final_norm: nn.Module,
+        norm_eps: float = 1e-6,
+        layer_scale: bool = False,
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        self.width = width
+        self.gain = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.query = nn.Linear(width, inner)
+        self.key = nn.Linear(width, inner, bias=False)
+        self.value = nn.Linear(width, inner)
+        self.out = nn.Linear(inner, width)
+        self.norm2 = nn.LayerNorm(width, eps=norm_eps)
+        self.mlp = mlp
+        self.scale1 = nn.Parameter(torch.ones(width)) if layer_scale else None
+        self.scale2 = nn.Parameter(torch.ones(width)) if layer_scale else None
+        self.final_norm = final_norm.requires_grad_(False)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Map tokens to the CLS feature, (B, D)."""
+        stream = tokens.cls + self._scaled(self._attend(tokens.normalised), self.scale1)
+        stream = stream + self._scaled(self.mlp(self.norm2(stream)), self.scale2)
+        return torch.as_tensor(self.final_norm(stream))
+
+    def _attend(self, x_BnD: Tensor) -> Tensor:
+        query_BHC = self._split(self.query(self.gain * x_BnD[:, 0] + self.bias))
+        key_HCD = self.key.weight.unflatten(0, (self.heads, -1))
+        back_BHD = torch.einsum("bhc,hcd->bhd", query_BHC, key_HCD) * self.gain
+        scores_BHn = back_BHD @ x_BnD.transpose(1, 2) * query_BHC.shape[-1] ** -0.5
+        mean_BHD = self.gain * (scores_BHn.softmax(dim=-1) @ x_BnD) + self.bias
+        value_HCD = self.value.weight.unflatten(0, (self.heads, -1))
+        context_BHC = torch.einsum("bhd,hcd->bhc", mean_BHD, value_HCD) + self._split(
+            self.value.bias
+        )
+        return torch.as_tensor(self.out(context_BHC.flatten(1)))
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:-1], self.heads, -1)
+
+    @staticmethod
+    def _scaled(x: Tensor, scale: Tensor | None) -> Tensor:
+        return x if scale is None else x * scale
+
+
+def tail_from_layer(
+    *,
+    norm1: nn.LayerNorm,
+    attention: nn.Module,
+    norm2: nn.LayerNorm,
+    mlp: nn.Module,
+    final_norm: nn.LayerNorm,
+    scales: tuple[Tensor, Tensor] | None = None,
+) -> ClsTail:
+    """Build the tail from the parts of a pretrained transformer layer, copying its weights."""
+    query, out = attention.get_submodule("q_proj"), attention.get_submodule("o_proj")
+    assert isinstance(query, nn.Linear) and isinstance(out, nn.Linear)
+    heads = attention.num_attention_heads
+    assert isinstance(heads, int)
+    tail = ClsTail(
+        width=query.in_features,
+        inner=query.out_features,
+        heads=heads,
+        mlp=mlp,
+        final_norm=final_norm,
+        norm_eps=norm2.eps,
+        layer_scale=scales is not None,
+    )
+    with torch.no_grad():
+        tail.gain.copy_(norm1.weight)
+        tail.bias.copy_(norm1.bias)
+        tail.norm2.load_state_dict(norm2.state_dict())
+        for ours, theirs in (("query", "q"), ("key", "k"), ("value", "v"), ("out", "o")):
+            _copy_linear(tail.get_submodule(ours), attention.get_submodule(f"{theirs}_proj"))
+        if scales is not None and tail.scale1 is not None and tail.scale2 is not None:
+            tail.scale1.copy_(scales[0])
+            tail.scale2.copy_(scales[1])
+    return tail
+
+
+def _copy_linear(target: nn.Module, source: nn.Module) -> None:
+    assert isinstance(target, nn.Linear) and isinstance(source, nn.Linear)
+    target.weight.copy_(source.weight)
+    if target.bias is not None:
+        target.bias.copy_(source.bias if source.bias is not None else torch.zeros(()))
+
+
+def zero_started_tail(
+    width: int, inner: int, mlp_width: int, heads: int, rng: torch.Generator
+) -> ClsTail:
+    """Build a tail that begins as the identity on CLS, for trunks without a last block to train.
+
+    Both residual branches end in zero weights, so the first feature of a convolutional trunk is
+    its global average pool. `inner` and `mlp_width` are free, since nothing here is pretrained.
+    """
+    mlp = nn.Sequential(nn.Linear(width, mlp_width), nn.GELU(), nn.Linear(mlp_width, width))
+    tail = ClsTail(width=width, inner=inner, heads=heads, mlp=mlp, final_norm=nn.Identity())
+    for module in tail.modules():
+        if isinstance(module, nn.Linear):
+            with torch.no_grad():
+                module.weight.normal_(std=module.in_features**-0.5, generator=rng)
+                if module.bias is not None:
+                    module.bias.zero_()
+    for last in (tail.out, mlp[-1]):
+        assert isinstance(last, nn.Linear)
+        nn.init.zeros_(last.weight)
+    return tail
+
+
+def normalise(hidden_BnD: Tensor, eps: float) -> Tokens:
+    """Turn a trunk's hidden states (CLS first) into tokens: LayerNorm without gain and bias."""
+    normalised = F.layer_norm(hidden_BnD, hidden_BnD.shape[-1:], eps=eps)
+    return Tokens(normalised, hidden_BnD[:, 0])

@@ -1,0 +1,162 @@
+"""The frozen trunk: everything below the trained tail, from `transformers` models."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from goal.backbone.tail import ClsTail, normalise, tail_from_layer, zero_started_tail
+from goal.errors import pick
+from goal.schema import Section
+from goal.tokens import Tokens
+
+
+class BackboneSettings(Section):
+    """Which network, and the size of the tail where none is pretrained.
+
+    `name` is a hub id, a local transformers folder, an official DINO ``.pth`` file, or an
+    embedded backbone. `tail_inner`, `tail_mlp` and `tail_heads` hold for convolutional trunks.
+    """
+
+    name: str = "facebook/dino-vitb16"
+    tail_inner: int = 512
+    tail_mlp: int = 1024
+    tail_heads: int = 8
+
+
+class Trunk(nn.Module):
+    """A frozen network that turns uint8 pixels into `Tokens`."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self,
+        model: nn.Module,
+        hidden_states: Callable[[nn.Module, Tensor], Tensor],
+        norm_eps: float,
+        pixel_mean: Sequence[float],
+        pixel_std: Sequence[float],
+    ) -> None:
+        super().__init__()
+        self.model = model.eval().requires_grad_(False)
+        self.norm_eps = norm_eps
+        self._hidden_states = hidden_states
+        self.register_buffer("mean", torch.tensor(pixel_mean).view(1, 3, 1, 1))
+        self.register_buffer("std", torch.tensor(pixel_std).view(1, 3, 1, 1))
+
+    @torch.no_grad()
+    def forward(self, pixels: Tensor) -> Tokens:
+        """Run the trunk on uint8 pixels (B, 3, S, S)."""
+        scaled = (pixels.to(self.mean.device, torch.float32) / 255 - self.mean) / self.std
+        return normalise(self._hidden_states(self.model, scaled), self.norm_eps)
+
+    def token_shape(self, image_size: int) -> tuple[int, int]:
+        """Tokens per image and their width, for square inputs of `image_size`."""
+        blank = torch.zeros(1, 3, image_size, image_size, dtype=torch.uint8)
+        _, tokens, width = self(blank).normalised.shape
+        return tokens, width
+
+    def fingerprint(self) -> str:
+        """Hash of all weights and of how they are used: the trunk's name in token banks."""
+        config: Any = self.model.config
+        facts = {key: value for key, value in config.to_dict().items() if key in _CONFIG_FACTS}
+        digest = hashlib.sha256(json.dumps([facts, self.norm_eps], sort_keys=True).encode())
+        for name, tensor in sorted(self.state_dict().items()):
+            digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()[:32]
+
+
+_CONFIG_FACTS = frozenset(
+    {"model_type", "num_attention_heads", "hidden_act", "patch_size", "depths", "layer_type"}
+    | {"downsample_in_first_stage", "downsample_in_bottleneck", "num_register_tokens"}
+)
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A trunk and the tail that fits it."""
+
+    trunk: Trunk
+    tail: ClsTail
+
+
+def split(
+    model: Any, settings: BackboneSettings, pixel_mean: Sequence[float], pixel_std: Sequence[float]
+) -> Backbone:
+    """Cut a transformers model into a frozen trunk and a trainable tail."""
+    cut = pick(_CUTS, model.config.model_type, "backbone architecture")
+    tail, hidden_states, eps = cut(model, settings)
+    return Backbone(Trunk(model, hidden_states, eps, pixel_mean, pixel_std), tail)
+
+
+_Cut = tuple[ClsTail, Callable[[Any, Tensor], Tensor], float]
+
+
+def _cut_vit(model: Any, settings: BackboneSettings) -> _Cut:
+    layer = model.layers[-1]
+    tail = tail_from_layer(
+        norm1=layer.layernorm_before,
+        attention=layer.attention,
+        norm2=layer.layernorm_after,
+        mlp=layer.mlp,
+        final_norm=model.layernorm,
+    )
+    model.layers = model.layers[:-1]
+    model.layernorm = nn.Identity()
+    return tail, _vit_hidden, layer.layernorm_before.eps
+
+
+def _vit_hidden(model: Any, pixels: Tensor) -> Tensor:
+    return torch.as_tensor(
+        model(pixel_values=pixels, interpolate_pos_encoding=True).last_hidden_state
+    )
+
+
+def _cut_dinov2(model: Any, settings: BackboneSettings) -> _Cut:
+    layer = model.encoder.layer[-1]
+    tail = tail_from_layer(
+        norm1=layer.norm1,
+        attention=layer.attention,
+        norm2=layer.norm2,
+        mlp=layer.mlp,
+        final_norm=model.layernorm,
+        scales=(layer.layer_scale1.lambda1, layer.layer_scale2.lambda1),
+    )
+    model.encoder.layer = model.encoder.layer[:-1]
+    model.layernorm = nn.Identity()
+    return tail, _plain_hidden, layer.norm1.eps
+
+
+def _plain_hidden(model: Any, pixels: Tensor) -> Tensor:
+    return torch.as_tensor(model(pixel_values=pixels).last_hidden_state)
+
+
+def _cut_resnet(model: Any, settings: BackboneSettings) -> _Cut:
+    tail = zero_started_tail(
+        width=model.config.hidden_sizes[-1],
+        inner=settings.tail_inner,
+        mlp_width=settings.tail_mlp,
+        heads=settings.tail_heads,
+        rng=torch.Generator().manual_seed(0),
+    )
+    return tail, _feature_map, 1e-6
+
+
+def _feature_map(model: Any, pixels: Tensor) -> Tensor:
+    """Feature map as tokens, their mean as CLS."""
+    tokens_BnD = model(pixel_values=pixels).last_hidden_state.flatten(2).transpose(1, 2)
+    return torch.cat([tokens_BnD.mean(dim=1, keepdim=True), tokens_BnD], dim=1)
+
+
+_CUTS: dict[str, Callable[[Any, BackboneSettings], _Cut]] = {
+    "vit": _cut_vit,
+    "dinov2": _cut_dinov2,
+    "dinov2_with_registers": _cut_dinov2,
+    "resnet": _cut_resnet,
+}

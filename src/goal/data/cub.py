@@ -1,0 +1,95 @@
+"""CUB-200-2011: 11,788 photographs of 200 kinds of birds, with the official split."""
+
+from pathlib import Path
+
+import numpy as np
+
+from goal.data.base import Dataset, DatasetSpec, DataSettings, FileImages
+from goal.data.files import lines_of
+from goal.data.source import Source, locate
+from goal.errors import GoalError
+
+SOURCE = Source(
+    title="CUB-200-2011",
+    folder="CUB_200_2011",
+    files=(
+        "images.txt",
+        "image_class_labels.txt",
+        "train_test_split.txt",
+        "classes.txt",
+        "images",
+    ),
+    url="https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",
+    checksum="md5:97eceeb196236b17998738112f37df78",
+)
+
+
+def load(settings: DataSettings) -> Dataset:
+    """List the official files; class ids are the official ones minus one."""
+    folder = locate(SOURCE, settings)
+    names = _table(folder / "classes.txt")
+    if sorted(names) != list(range(1, len(names) + 1)):
+        raise GoalError(f"{folder / 'classes.txt'} should number the classes 1, 2, 3, ...")
+    paths = _table(folder / "images.txt")
+    label_of = _numbers(folder / "image_class_labels.txt", paths, range(1, len(names) + 1))
+    in_train = _numbers(folder / "train_test_split.txt", paths, range(2))
+    return Dataset(
+        name="cub",
+        class_names=tuple(names[number] for number in sorted(names)),
+        train=_images(folder, {i: p for i, p in paths.items() if in_train[i]}, label_of),
+        test=_images(folder, {i: p for i, p in paths.items() if not in_train[i]}, label_of),
+    )
+
+
+def _table(path: Path) -> dict[int, str]:
+    """Read lines of a number, a blank and a text."""
+    table: dict[int, str] = {}
+    for line in lines_of(path):
+        key, _, value = line.partition(" ")
+        if not key.isdecimal() or not value:
+            raise GoalError(f"{path}: the line {line!r} should be a number, a blank and a value.")
+        if int(key) in table:
+            raise GoalError(f"{path} lists the number {key} more than once.")
+        table[int(key)] = value
+    if not table:
+        raise GoalError(f"{path} is empty.")
+    return table
+
+
+def _numbers(path: Path, images: dict[int, str], allowed: range) -> dict[int, int]:
+    """Read a number for every image."""
+    table = _table(path)
+    if table.keys() != images.keys():
+        odd = min(table.keys() ^ images.keys())
+        raise GoalError(f"{path} and images.txt do not list the same images: see number {odd}.")
+    for image, value in table.items():
+        if not value.isdecimal() or int(value) not in allowed:
+            raise GoalError(
+                f"{path}: image {image} has the value {value!r}, "
+                f"expected {allowed[0]} to {allowed[-1]}."
+            )
+    return {image: int(value) for image, value in table.items()}
+
+
+def _images(folder: Path, paths: dict[int, str], label_of: dict[int, int]) -> FileImages:
+    ids = sorted(paths)
+    files = [folder / "images" / paths[number] for number in ids]
+    absent = next((file for file in files if not file.is_file()), None)
+    if absent is not None:
+        raise GoalError(f"{folder / 'images.txt'} lists {absent}, which is missing.")
+    return FileImages(files, np.array([label_of[number] - 1 for number in ids], dtype=np.int64))
+
+
+SPEC = DatasetSpec(
+    summary="CUB-200-2011, 200 kinds of birds, about 30 training images each",
+    load=load,
+    defaults={
+        "protocol": {
+            "base_classes": 100,
+            "stages": 5,
+            "unlabelled_new": 25,
+            "unlabelled_base": 5,
+            "unlabelled_discovered": 5,
+        }
+    },
+)

@@ -1,0 +1,205 @@
+"""The common ground of methods with a classifier: projector, growing heads, and retention.
+
+Features come from the tail, embeddings from a projector on top; the classifier scores unit
+features by cosines. Each stage keeps the previous tail as a teacher and, at its end, one
+prototype per new class; prototypes of known classes never move.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from goal.backbone.tail import ClsTail
+from goal.clustering import class_means
+from goal.losses.classification import self_distillation
+from goal.losses.contrastive import info_nce, sup_con
+from goal.losses.retention import feature_distillation, sample_prototypes
+from goal.methods.base import (
+    Batch,
+    CosineClassifier,
+    LabelledStage,
+    Method,
+    MethodSettings,
+    Outputs,
+    Projector,
+    Stage,
+    infer_all,
+)
+from goal.methods.heads import farthest_centroids, novelty_centroids
+from goal.tokens import Tokens
+
+HEAD_STARTS = {"farthest": farthest_centroids, "novelty": novelty_centroids}
+
+
+class ParametricSettings(MethodSettings):
+    """Settings that all methods with a classifier share.
+
+    Attributes:
+        projector_hidden: Hidden width of the projector.
+        projector_out: Width of the embedding.
+        head_init: How the weights of new classes start, see `goal.methods.heads`.
+        sup_con_weight: Share of the supervised contrast at stage 0; the rest is InfoNCE.
+        replay_weight: Weight of prototype replay.
+        distillation_weight: Weight of feature distillation from the previous stage.
+        student_temperature: Temperature of predictions.
+        teacher_temperature: Temperature of the targets that one view sets for the other.
+        contrast_temperature: Temperature of InfoNCE.
+        sup_con_temperature: Temperature of the supervised contrast.
+    """
+
+    projector_hidden: int = Field(default=2048, gt=0)
+    projector_out: int = Field(default=768, gt=1)
+    head_init: Literal["farthest", "novelty"] = "farthest"
+    sup_con_weight: float = Field(default=0.35, ge=0, le=1)
+    replay_weight: float = Field(default=1.0, ge=0)
+    distillation_weight: float = Field(default=1.0, ge=0)
+    student_temperature: float = Field(default=0.1, gt=0)
+    teacher_temperature: float = Field(default=0.05, gt=0)
+    contrast_temperature: float = Field(default=1.0, gt=0)
+    sup_con_temperature: float = Field(default=0.07, gt=0)
+
+
+@dataclass(frozen=True)
+class Views:
+    """Both views of a batch, the first half above the second: unit features and embeddings."""
+
+    features: Tensor
+    embeddings: Tensor
+    scores: Tensor
+
+
+class Parametric(Method):
+    """Base of methods with a classifier."""
+
+    prototypes: Tensor
+    radius: Tensor
+
+    def __init__(
+        self,
+        settings: ParametricSettings,
+        tail: ClsTail,
+        rng: torch.Generator,
+        classifier_width: int | None = None,
+    ) -> None:
+        super().__init__(tail)
+        self.common = settings
+        width = classifier_width or tail.width
+        self.projector = Projector(
+            tail.width, settings.projector_hidden, settings.projector_out, rng
+        )
+        self.classifier = CosineClassifier(width)
+        self.teacher = copy.deepcopy(tail).requires_grad_(False)
+        self.register_buffer("prototypes", torch.empty(0, width))
+        self.register_buffer("radius", torch.zeros(()))
+
+    @property
+    def num_classes(self) -> int:
+        """Classes with a classifier weight."""
+        return len(self.classifier.weight)
+
+    def space(self, outputs: Outputs) -> Tensor:
+        """Unit vectors in the space where classifier, k-means and prototypes live."""
+        return outputs.features
+
+    def infer(self, tokens: Tokens) -> Outputs:
+        """Compute features, embeddings and scores."""
+        features = self.tail(tokens)
+        embeddings = F.normalize(self.projector(features), dim=1)
+        outputs = Outputs(F.normalize(features, dim=1), None, embeddings)
+        return Outputs(outputs.features, self.classifier(self.space(outputs)), embeddings)
+
+    def see(self, batch: Batch) -> Views:
+        """Run both views of a batch through tail, projector and classifier."""
+        outputs = Parametric.infer(self, Tokens.cat([batch.first, batch.second]))
+        assert outputs.embeddings is not None and outputs.scores is not None
+        return Views(outputs.features, outputs.embeddings, outputs.scores)
+
+    # -- stages -----------------------------------------------------------------------------------
+
+    def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:
+        """Keep the previous tail as teacher and append weights for the stage's classes."""
+        self.teacher.load_state_dict(self.tail.state_dict())
+        if stage.index == 0:
+            random = torch.randn(stage.num_new, self.classifier.weight.shape[1], generator=rng)
+            self.classifier.grow(F.normalize(random, dim=1))
+        else:
+            space = self.space(infer_all(self, stage.tokens))
+            known = F.normalize(self.classifier.weight.detach(), dim=1)
+            start = HEAD_STARTS[self.common.head_init]
+            self.classifier.grow(start(space, known, stage.num_new, rng))
+
+    def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
+        """Measure the prototypes of the stage's classes, and at stage 0 how far classes spread."""
+        self.remember(stage, infer_all(self, stage.tokens))
+
+    def remember(self, stage: Stage, outputs: Outputs) -> None:
+        """Append the mean feature of each new class: by label at stage 0, then by prediction.
+
+        A new class that nobody is predicted to be keeps its classifier weight instead.
+        """
+        space = self.space(outputs)
+        if isinstance(stage, LabelledStage):
+            labels = stage.labels.to(space.device)
+            means = class_means(space, labels, stage.num_new)
+            scatter = (space - means[labels]).square().sum(dim=1, keepdim=True)
+            per_class = class_means(scatter, labels, stage.num_new)
+            self.radius = (per_class.mean() / space.shape[1]).sqrt()
+        else:
+            assert outputs.scores is not None
+            predicted = outputs.scores.argmax(dim=1) - stage.num_known
+            mine = predicted >= 0
+            means = class_means(space[mine], predicted[mine], stage.num_new)
+            empty = means.norm(dim=1) == 0
+            weights = F.normalize(self.classifier.weight.detach()[stage.num_known :], dim=1)
+            means[empty] = weights[empty]
+        self.prototypes = torch.cat([self.prototypes, means])
+
+    # -- terms ------------------------------------------------------------------------------------
+
+    def contrast(self, views: Views) -> Tensor:
+        """InfoNCE between the two views."""
+        first, second = views.embeddings.chunk(2)
+        return info_nce(first, second, self.common.contrast_temperature)
+
+    def base_contrast(self, views: Views, labels: Tensor) -> dict[str, Tensor]:
+        """``(1 - lambda) InfoNCE + lambda SupCon`` (GCD's representation loss)."""
+        share = self.common.sup_con_weight
+        first, second = views.embeddings.chunk(2)
+        supervised = sup_con(first, second, labels, self.common.sup_con_temperature)
+        return {"contrast": (1 - share) * self.contrast(views), "sup_contrast": share * supervised}
+
+    def cross_entropy(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """Cross-entropy of cosines at the student's temperature."""
+        return F.cross_entropy(scores / self.common.student_temperature, labels)
+
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Softmax of cosines at the student's temperature."""
+        return (scores / self.common.student_temperature).softmax(dim=1)
+
+    def view_distillation(self, views: Views) -> Tensor:
+        """Each view's prediction towards the other's sharper one."""
+        first, second = views.scores.chunk(2)
+        return self_distillation(
+            first, second, self.common.student_temperature, self.common.teacher_temperature
+        )
+
+    def retention(self, batch: Batch, views: Views, rng: torch.Generator) -> dict[str, Tensor]:
+        """Replay of known prototypes and distillation of features, where their weights are set."""
+        terms = {}
+        if self.common.replay_weight > 0:
+            replayed, classes = sample_prototypes(
+                self.prototypes, self.radius, 2 * len(batch), self.common.student_temperature, rng
+            )
+            loss = self.cross_entropy(self.classifier(replayed), classes)
+            terms["replay"] = self.common.replay_weight * loss
+        if self.common.distillation_weight > 0:
+            with torch.no_grad():
+                previous = self.teacher(Tokens.cat([batch.first, batch.second]))
+            loss = feature_distillation(views.features, F.normalize(previous, dim=1))
+            terms["distillation"] = self.common.distillation_weight * loss
+        return terms

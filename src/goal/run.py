@@ -1,0 +1,261 @@
+"""A whole experiment in one folder: stages in, records out, resumable at any moment.
+
+settings.yaml    every setting, resolved
+results.jsonl    one record per stage
+history.jsonl    the mean of every loss term, per epoch
+summary.json     averages, forgetting and discovery in all their forms, versions, times
+stages/*.npz     test predictions of each stage
+checkpoint.pt    where to go on
+"""
+
+import json
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from filelock import FileLock, Timeout
+
+from goal import __version__, checkpoint, files
+from goal.backbone import load_backbone
+from goal.bank import TokenBank
+from goal.config import Settings, compose, difference, read_settings
+from goal.data import load_dataset
+from goal.errors import GoalError, pick
+from goal.evaluation import evaluate, judge_confident_set
+from goal.methods import METHODS
+from goal.methods.base import LabelledStage, Method, Stage, restore
+from goal.metrics import StageScore, summarise
+from goal.progress import Reporter
+from goal.protocol import Stage as StageIds
+from goal.protocol import build_stages, class_order, targets
+from goal.randomness import stream
+from goal.training import EpochRecord, StageTrainer
+
+_VERSIONED = ("torch", "transformers", "numpy", "scipy", "scikit-learn")
+
+
+def start(settings: Settings, folder: Path, reporter: Reporter | None = None) -> dict[str, Any]:
+    """Run an experiment in `folder`, or go on with the same one begun there; return its summary."""
+    with _sole_user(folder):
+        path = folder / "settings.yaml"
+        if path.exists():
+            if lines := difference(compose(read_settings(path)), settings):
+                raise GoalError(
+                    f"{folder} holds a run with other settings:\n"
+                    + "\n".join(f"  - {line}" for line in lines)
+                    + "\nChoose another --out, or go on with that run by `goal resume`."
+                )
+        elif any(entry.name != ".lock" for entry in folder.iterdir()):
+            raise GoalError(f"{folder} is not empty and holds no run. Choose another --out.")
+        return _Run(settings, folder, reporter or Reporter()).execute()
+
+
+def resume(folder: Path, reporter: Reporter | None = None) -> dict[str, Any]:
+    """Go on with the run in `folder`; return its summary."""
+    path = folder / "settings.yaml"
+    if not path.is_file():
+        raise GoalError(f"{folder} holds no run to resume: there is no {path.name} in it.")
+    with _sole_user(folder):
+        return _Run(compose(read_settings(path)), folder, reporter or Reporter()).execute()
+
+
+@contextmanager
+def _sole_user(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, which the operating system drops when the process dies."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / ".lock")
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise GoalError(
+            f"Another process is working in {folder}. Wait for it, or choose another --out."
+        ) from None
+    except OSError as error:
+        raise GoalError(f"Cannot write to {folder}: {error}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class _Run:
+    """The experiment while it runs."""
+
+    def __init__(self, settings: Settings, folder: Path, reporter: Reporter) -> None:
+        self.settings = settings
+        self.folder = folder
+        self.reporter = reporter
+        self.records: list[dict[str, Any]] = []
+        self.history: list[EpochRecord] = []
+        self._seconds_before = 0.0
+        self._began = time.monotonic()
+        self._saved = time.monotonic()
+        self._best: dict[str, Any] | None = None
+
+    def execute(self) -> dict[str, Any]:
+        """Run the stages that are not done yet."""
+        finished = self.folder / "summary.json"
+        if finished.exists():
+            self.reporter.say(f"The run in {self.folder} is finished already.")
+            self.reporter.stage_done(files.read_jsonl(self.folder / "results.jsonl"))
+            summary: dict[str, Any] = json.loads(finished.read_text())
+            return summary
+        self._prepare()
+        # Written only now: settings that cannot even start must not claim the folder.
+        text = yaml.safe_dump(self.settings.plain(), sort_keys=False)
+        files.write_text(self.folder / "settings.yaml", text)
+        first, trainer_state = self._restore()
+        for ids in self.stages[first:]:
+            stage = self._stage(ids)
+            rng = stream(self.settings.seed, "stage", ids.index)
+            if trainer_state is None:
+                self.method.begin_stage(stage, rng)
+                self._best = None
+            trainer = StageTrainer(self.method, stage, self.settings.training, rng)
+            if trainer_state is not None:
+                trainer.load_state_dict(trainer_state)
+                trainer_state = None
+            self._learn(trainer)
+            self._conclude(ids, stage, rng)
+        return self._summary()
+
+    # -- set-up -----------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        s = self.settings
+        self.dataset = load_dataset(s.data)
+        classes = len(self.dataset.class_names)
+        order = class_order(classes, s.protocol)
+        self.train_targets = targets(self.dataset.train.labels, order)
+        self.test_targets = targets(self.dataset.test.labels, order)
+        self.stages = build_stages(
+            self.dataset.train.labels, self.dataset.test.labels, classes, s.protocol
+        )
+        backbone = load_backbone(s.backbone)
+        device = torch.device(s.device)
+        self.bank = TokenBank(backbone.trunk.to(device), s.transform, s.bank, self.reporter)
+        self.method: Method = pick(METHODS, s.method.name, "method").method.build(
+            s.method, backbone.tail, self.stages[-1].num_seen, stream(s.seed, "method")
+        )
+        self.method.to(device).eval()
+
+    def _stage(self, ids: StageIds) -> Stage:
+        """Build the stage as the method may see it: labels at stage 0, and never again."""
+        training = self.settings.training
+        tokens = self.bank.open(self.dataset.train, ids.train_ids, augmented_views=True)
+        if ids.index > 0:
+            return Stage(ids.index, ids.num_known, ids.num_new, training.stage_epochs, tokens)
+        labels = torch.from_numpy(self.train_targets[ids.train_ids])
+        return LabelledStage(0, 0, ids.num_new, training.base_epochs, tokens, labels)
+
+    # -- one stage --------------------------------------------------------------------------------
+
+    def _learn(self, trainer: StageTrainer) -> None:
+        def after_epoch(record: EpochRecord) -> None:
+            self.history.append(record)
+            if self.settings.training.selection == "best_on_test":
+                self._remember_best(trainer.stage.index)
+            if time.monotonic() - self._saved >= self.settings.training.checkpoint_seconds:
+                self._save(trainer.stage.index, trainer.state_dict())
+
+        if self.method.trains(trainer.stage):
+            self.method.fit_stage(trainer.stage, lambda: trainer.run(after_epoch, self.reporter))
+        if self._best is not None:
+            restore(self.method, self._best["method"])
+
+    def _remember_best(self, index: int) -> None:
+        """Keep the epoch with the highest test accuracy: "as published" mode only."""
+        accuracy = self._evaluate(self.stages[index]).record["all"]
+        if self._best is None or accuracy > self._best["all"]:
+            state = {key: value.clone() for key, value in self.method.state_dict().items()}
+            self._best = {"all": accuracy, "method": state}
+
+    def _conclude(self, ids: StageIds, stage: Stage, rng: torch.Generator) -> None:
+        self.method.end_stage(stage, rng)
+        found = self._evaluate(ids)
+        trusted = judge_confident_set(
+            self.method.confident_set(), self.train_targets[ids.train_ids], ids.num_known
+        )
+        marked = {"selection": self.settings.training.selection}
+        self.records.append(found.record | trusted | marked)
+        self._write_predictions(ids, found.predictions)
+        self._save(ids.index, None)
+        self.reporter.stage_done(self.records)
+
+    def _evaluate(self, ids: StageIds) -> Any:
+        tokens = self.bank.open(self.dataset.test, ids.test_ids, augmented_views=False)
+        truth = self.test_targets[ids.test_ids]
+        return evaluate(self.method, tokens, truth, ids, self.stages[0].num_new)
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def _write_predictions(self, ids: StageIds, predictions: Any) -> None:
+        path = self.folder / "stages" / f"stage-{ids.index}.npz"
+        path.parent.mkdir(exist_ok=True)
+        truth = self.test_targets[ids.test_ids]
+        with files.replacing(path) as stream_:
+            np.savez(stream_, test_ids=ids.test_ids, predictions=predictions, truth=truth)
+
+    def _save(self, index: int, trainer: dict[str, Any] | None) -> None:
+        """Write the checkpoint, then the files that follow from it."""
+        state = {
+            "stage": index,
+            "method": self.method.state_dict(),
+            "trainer": trainer,
+            "best": self._best if trainer is not None else None,
+            "records": json.dumps(self.records),
+            "history": json.dumps(self.history),
+            "seconds": self._seconds(),
+        }
+        checkpoint.save(self.folder / "checkpoint.pt", state)
+        self._saved = time.monotonic()
+        self._write_journals()
+
+    def _restore(self) -> tuple[int, dict[str, Any] | None]:
+        """Return the stage to go on with, and the trainer's state if it is half done."""
+        path = self.folder / "checkpoint.pt"
+        if not path.exists():
+            return 0, None
+        state = checkpoint.load(path)
+        restore(self.method, state["method"])
+        self.records, self.history = json.loads(state["records"]), json.loads(state["history"])
+        self._seconds_before, self._best = state["seconds"], state["best"]
+        self._write_journals()
+        if state["trainer"] is None:
+            return state["stage"] + 1, None
+        self.reporter.say(
+            f"Going on at stage {state['stage']}, epoch {state['trainer']['epoch'] + 1}."
+        )
+        return state["stage"], state["trainer"]
+
+    def _write_journals(self) -> None:
+        files.write_jsonl(self.folder / "results.jsonl", self.records)
+        files.write_jsonl(self.folder / "history.jsonl", self.history)
+
+    def _seconds(self) -> float:
+        return self._seconds_before + time.monotonic() - self._began
+
+    def _summary(self) -> dict[str, Any]:
+        fields = StageScore.__dataclass_fields__
+        scores = [StageScore(**{key: row[key] for key in fields}) for row in self.records]
+        summary = {
+            "dataset": self.settings.data.name,
+            "method": self.settings.method.name,
+            "backbone": self.settings.backbone.name,
+            "seed": self.settings.seed,
+            "selection": self.settings.training.selection,
+            **summarise(scores),
+            "wall_seconds": round(self._seconds(), 1),
+            "settings_hash": self.settings.hash(),
+            "versions": {"goal": __version__, "python": platform.python_version()}
+            | {name: version(name) for name in _VERSIONED},
+        }
+        files.write_json(self.folder / "summary.json", summary)
+        return summary
