@@ -8,8 +8,11 @@ import torch
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
+def _one_thread(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:  # for fixtures wider than one test
+        patch.setenv("GOAL_CACHE", str(tmp_path_factory.mktemp("shared-cache")))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -28,6 +28,7 @@ from goal.methods.base import (
 from goal.methods.goal import Goal
 from goal.run import resume, start
 from goal.tokens import Tokens
+from goal.training import StageTrainer
 from tests.small_run import small_settings
 
 INTERFACE = {"stage", "all", "base", "novel", "seen", "unseen", "nmi", "ari", "base_identity"}
@@ -76,6 +77,29 @@ def test_same_seed_same_files_other_seed_other_files(finished: Path, tmp_path: P
         reference = (finished / name).read_bytes()
         assert (tmp_path / "again" / name).read_bytes() == reference
         assert (tmp_path / "other" / name).read_bytes() != reference
+
+
+def test_the_base_model_is_trained_once_and_sharing_changes_nothing(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs: list[int] = []
+    original = StageTrainer._train_epoch
+
+    def counted(self: StageTrainer, epoch: int) -> dict[str, float]:
+        epochs.append(self.stage.index)
+        return original(self, epoch)
+
+    monkeypatch.setattr(StageTrainer, "_train_epoch", counted)
+    start(small_settings("method.replay_weight=0.5"), tmp_path / "first")
+    assert epochs.count(0) == 4
+    start(small_settings(), tmp_path / "second")  # differs after stage 0 only
+    assert epochs.count(0) == 4
+    for name in ("results.jsonl", "history.jsonl"):
+        assert (tmp_path / "second" / name).read_bytes() == (finished / name).read_bytes()
+    start(small_settings("method.supervised_alignment=false"), tmp_path / "third")
+    assert epochs.count(0) == 8
+    start(small_settings("training.share_base=false"), tmp_path / "fourth")
+    assert epochs.count(0) == 12
 
 
 def test_a_finished_run_is_not_run_again(finished: Path) -> None:

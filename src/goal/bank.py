@@ -50,10 +50,15 @@ class BankSettings(Section):
     batch_size: int = Field(default=64, gt=0)
 
 
+def cache_folder(settings: BankSettings) -> Path:
+    """Return the folder for everything that can be computed again."""
+    cache = settings.folder or os.environ.get("GOAL_CACHE") or "~/.cache/goal"
+    return Path(cache).expanduser()
+
+
 def bank_root(settings: BankSettings) -> Path:
     """Return the folder that holds all shelves."""
-    cache = settings.folder or os.environ.get("GOAL_CACHE") or "~/.cache/goal"
-    return Path(cache).expanduser() / "bank"
+    return cache_folder(settings) / "bank"
 
 
 class TokenBank:
@@ -70,9 +75,9 @@ class TokenBank:
         self._trunk = trunk
         self._transform = transform
         self._reporter = reporter or Reporter()
-        self._fingerprint = trunk.fingerprint()
+        self.fingerprint = trunk.fingerprint()
         self._shape = trunk.token_shape(transform.image_size)
-        self.folder = bank_root(settings) / self._fingerprint[:16]
+        self.folder = bank_root(settings) / self.fingerprint[:16]
 
     def open(self, images: Images, ids: IntArray, augmented_views: bool) -> TokenSource:
         """Return the tokens of ``images[ids]``, computing and storing those not yet in the bank."""
@@ -100,7 +105,7 @@ class TokenBank:
     def _shelf(self, view: int | str) -> Shelf:
         tokens, width = self._shape
         about = {
-            "trunk": self._fingerprint,
+            "trunk": self.fingerprint,
             "transform": describe(self._transform),
             "view": view,
             "view_seed": None if view == CLEAN else self.settings.view_seed,

@@ -185,7 +185,7 @@ def pretrain(
     own = PretrainSettings.parse(tree.pop("pretrain", {}), "settings under 'pretrain'")
     flags = {"data": {"root": str(data_root)}} if data_root is not None else {}
     settings = _settings(None, dataset, None, flags | tree)
-    data = load_dataset(settings.data)
+    data = load_dataset(settings.data, _reporter())
     order = class_order(len(data.class_names), settings.protocol)
     base = targets(data.train.labels, order) < settings.protocol.base_classes
     ids = np.flatnonzero(base)

@@ -32,7 +32,7 @@ DEFAULT_METHOD = "goal"
 _NOT_IDENTITY = {
     "data": {"root", "download"},
     "bank": {"folder", "budget_gb"},
-    "training": {"checkpoint_seconds"},
+    "training": {"checkpoint_seconds", "share_base"},
 }
 
 
@@ -40,7 +40,8 @@ class TrainingSettings(Section):
     """The loop: SGD with momentum, cosine to a thousandth of the rate, a fresh start each stage.
 
     `selection` is which epoch's model goes on: the last one, or (only to repeat what others
-    published) the one that is best on the test set.
+    published) the one that is best on the test set. `share_base` lets runs that train the same
+    base model at stage 0 train it once; it changes no result.
     """
 
     base_epochs: int = Field(default=100, ge=0)
@@ -51,6 +52,7 @@ class TrainingSettings(Section):
     momentum: float = Field(default=0.9, ge=0, lt=1)
     weight_decay: float = Field(default=5e-5, ge=0)
     selection: Literal["last", "best_on_test"] = "last"
+    share_base: bool = True
     checkpoint_seconds: float = Field(default=60.0, ge=0)
 
 
@@ -192,6 +194,28 @@ def find_recipe(name: str) -> Path:
         f"No recipe '{name}': there is no such file, and no shipped recipe of that name."
         f"{did_you_mean(key, shipped)} `goal list recipes` shows them all."
     )
+
+
+def assemble(
+    recipe: str | None,
+    dataset: str | None,
+    method: str | None,
+    flags: Mapping[str, Any],
+    assignments: Iterable[str] = (),
+) -> Settings:
+    """Compose settings: the recipe (given, or shipped for the pair), flags, then assignments."""
+    chosen: dict[str, Any] = {}
+    if dataset is not None:
+        chosen["data"] = {"name": dataset}
+    if method is not None:
+        chosen["method"] = {"name": method}
+    if recipe is not None:
+        layer = read_settings(find_recipe(recipe))
+    else:
+        pair = f"{dataset or DEFAULT_DATASET}/{method or DEFAULT_METHOD}"
+        shipped = shipped_recipes().get(pair)
+        layer = read_settings(shipped) if shipped else {}
+    return compose(layer, chosen, flags, parse_assignments(assignments))
 
 
 def difference(ours: Settings, theirs: Settings) -> list[str]:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from transformers import ViTConfig, ViTModel
 
 from goal import checkpoint
+from goal.backbone import quiet_transformers
 from goal.data.base import Images, IntArray
 from goal.data.transforms import TransformSettings, clean
 from goal.errors import GoalError
@@ -44,7 +45,7 @@ class PretrainSettings(Section):
     heads: int = Field(default=4, gt=0)
     patch_size: int = Field(default=4, gt=0)
     prototypes: int = Field(default=64, gt=1)
-    epochs: int = Field(default=500, gt=0)
+    epochs: int = Field(default=300, gt=0)
     batch_size: int = Field(default=128, gt=1)
     lr: float = Field(default=2e-3, gt=0)
     weight_decay: float = Field(default=0.04, ge=0)
@@ -52,16 +53,14 @@ class PretrainSettings(Section):
     teacher_momentum: float = Field(default=0.98, gt=0, lt=1)
     teacher_temperature: float = Field(default=0.04, gt=0)
     student_temperature: float = Field(default=0.1, gt=0)
-    rotation: float = 0.2
-    scale: float = 0.15
-    shear: float = 0.2
-    shift: float = 0.12
-    warp: float = 0.08
-    contrast: float = 0.4
+    rotation: float = 0.1
+    scale: float = 0.1
+    shear: float = 0.1
+    shift: float = 0.1
+    warp: float = 0.05
+    contrast: float = 0.3
     noise: float = 0.05
     flip: bool = False
-    turns: bool = True
-    mix: float = Field(default=0.5, ge=0, le=1)
     seed: int = 0
 
 
@@ -127,7 +126,8 @@ def pretrain(
         (reporter or Reporter()).note("Pretraining", f"loss {loss:.3f}")
         if (epoch + 1) % 20 == 0:
             checkpoint.save(state, work.state_dict())
-    work.teacher.vit.save_pretrained(folder)
+    with quiet_transformers():
+        work.teacher.vit.save_pretrained(folder)
     write_json(
         folder / "preprocessor_config.json", {"image_mean": PIXEL_MEAN, "image_std": PIXEL_STD}
     )
@@ -188,7 +188,7 @@ class _Pretraining:
                 clean(self.images.image(int(self.ids[position])), self.transform)
                 for position in positions
             ]
-            yield varied(torch.from_numpy(np.stack(crops)).float() / 255, self.settings, self.rng)
+            yield torch.from_numpy(np.stack(crops)).float() / 255
 
     def _loss(self, views: Tensor) -> Tensor:
         """Cross-entropy of each view's prediction towards the teacher's view of the other."""
@@ -237,28 +237,6 @@ def sinkhorn(logits_BK: Tensor, rounds: int = 3) -> Tensor:
         share = share / share.sum(dim=0, keepdim=True)
         share = share / share.sum(dim=1, keepdim=True)
     return share
-
-
-def varied(pixels: Tensor, settings: PretrainSettings, rng: torch.Generator) -> Tensor:
-    """Make new things to tell apart out of few images, before any view is taken.
-
-    With `turns`, each image is turned by quarters and mirrored at random; with probability `mix`
-    the part beyond a random line is taken from another image. Both views then show the result, so
-    the network learns shapes that no class has.
-    """
-    result = pixels.clone()
-    if settings.turns:
-        kinds = torch.randint(8, (len(pixels),), generator=rng)
-        for kind in range(8):
-            turned = torch.rot90(pixels[kinds == kind], kind % 4, dims=(2, 3))
-            result[kinds == kind] = turned.flip(3) if kind >= 4 else turned
-    angle = 2 * math.pi * torch.rand(len(pixels), 1, 1, generator=rng)
-    offset = torch.rand(len(pixels), 1, 1, generator=rng) - 0.5
-    axis = torch.linspace(-1, 1, pixels.shape[-1])
-    beyond = angle.cos() * axis[None, None, :] + angle.sin() * axis[None, :, None] > offset
-    mixed = torch.rand(len(pixels), 1, 1, generator=rng) < settings.mix
-    partner = result[torch.randperm(len(pixels), generator=rng)]
-    return torch.where((beyond & mixed)[:, None], partner, result)
 
 
 def random_views(pixels: Tensor, settings: PretrainSettings, rng: torch.Generator) -> Tensor:

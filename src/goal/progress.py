@@ -27,7 +27,7 @@ class Reporter:
     def warn(self, text: str) -> None:
         """Tell of something that went wrong and was mended."""
 
-    def track(self, items: Iterable[Item], total: int, task: str) -> Iterator[Item]:
+    def track(self, items: Iterable[Item], total: int | None, task: str) -> Iterator[Item]:
         """Pass `items` through while showing how far they have come."""
         yield from items
 
@@ -54,7 +54,7 @@ class TerminalReporter(Reporter):
         """Print a line that stands out."""
         self._console.print(f"Warning: {text}", style="yellow", highlight=False, markup=False)
 
-    def track(self, items: Iterable[Item], total: int, task: str) -> Iterator[Item]:
+    def track(self, items: Iterable[Item], total: int | None, task: str) -> Iterator[Item]:
         """Show a bar; several may run at once, one inside another."""
         if not self._console.is_terminal:
             yield from items

@@ -8,6 +8,7 @@ stages/*.npz     test predictions of each stage
 checkpoint.pt    where to go on
 """
 
+import hashlib
 import json
 import platform
 import time
@@ -36,6 +37,7 @@ from goal.progress import Reporter
 from goal.protocol import Stage as StageIds
 from goal.protocol import build_stages, class_order, targets
 from goal.randomness import stream
+from goal.shared_base import SharedBase, base_key, base_settings
 from goal.training import EpochRecord, StageTrainer
 
 _VERSIONED = ("torch", "transformers", "numpy", "scipy", "scikit-learn")
@@ -130,7 +132,7 @@ class _Run:
 
     def _prepare(self) -> None:
         s = self.settings
-        self.dataset = load_dataset(s.data)
+        self.dataset = load_dataset(s.data, self.reporter)
         classes = len(self.dataset.class_names)
         order = class_order(classes, s.protocol)
         self.train_targets = targets(self.dataset.train.labels, order)
@@ -165,10 +167,47 @@ class _Run:
             if time.monotonic() - self._saved >= self.settings.training.checkpoint_seconds:
                 self._save(trainer.stage.index, trainer.state_dict())
 
+        def run_epochs() -> None:
+            shared = self._shared_base() if trainer.stage.index == 0 else None
+            found = shared.load(trainer) if shared and trainer.epoch == 0 else None
+            if found is not None:
+                self.reporter.say("Stage 0: taking the base model that an earlier run trained.")
+                self.history.extend(found)
+                return
+            trainer.run(after_epoch, self.reporter)
+            if shared:
+                shared.save(trainer, self.history)
+
         if self.method.trains(trainer.stage):
-            self.method.fit_stage(trainer.stage, lambda: trainer.run(after_epoch, self.reporter))
+            self.method.fit_stage(trainer.stage, run_epochs)
         if self._best is not None:
             restore(self.method, self._best["method"])
+
+    def _shared_base(self) -> SharedBase | None:
+        """Return where the base model of this run is shared, None if it must not be."""
+        s, ids = self.settings, self.stages[0].train_ids
+        if not s.training.share_base or s.training.selection != "last":
+            return None
+        images = hashlib.sha256()
+        for index in ids.tolist():
+            images.update(self.dataset.train.digest(index))
+        facts = {
+            "images": images.hexdigest(),
+            "labels": self.train_targets[ids].tolist(),
+            "trunk": self.bank.fingerprint,
+            "transform": s.transform.model_dump(mode="json"),
+            "backbone": s.backbone.model_dump(mode="json", exclude={"name"}),
+            "bank": s.bank.model_dump(mode="json", exclude={"folder", "budget_gb"}),
+            "training": s.training.model_dump(
+                mode="json",
+                exclude={"stage_epochs", "stage_lr", "checkpoint_seconds", "share_base"},
+            ),
+            "method": base_settings(type(self.method), s.method),
+            "capacity": self.stages[-1].num_seen,
+            "seed": s.seed,
+            "device": s.device,
+        }
+        return SharedBase(s.bank, base_key(facts))
 
     def _remember_best(self, index: int) -> None:
         """Keep the epoch with the highest test accuracy: "as published" mode only."""

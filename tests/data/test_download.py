@@ -4,7 +4,7 @@ import hashlib
 import io
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from http.client import HTTPException, HTTPMessage
 from pathlib import Path
 from typing import IO, Any
@@ -15,6 +15,7 @@ import pytest
 
 from goal.data.download import HttpsRedirects, fetch, open_url, unpack, verify
 from goal.errors import GoalError
+from goal.progress import Item, Reporter
 
 URL = "https://example.org/data.tar.gz"
 
@@ -74,12 +75,23 @@ GOOD = {"data/a.txt": b"one", "data/sub/b.txt": b"two", "other.txt": b"three"}
 GOOD_TAR = tar(GOOD)
 
 
+class Counting(Reporter):
+    """Keeps what passes through it."""
+
+    received: Any = b""
+
+    def track(self, items: Iterable[Item], total: int | None, task: str) -> Iterator[Item]:
+        for item in items:
+            self.received += item
+            yield item
+
+
 @pytest.mark.parametrize("pack", [tar, zipped])
 def test_the_wanted_folder_arrives_whole_and_alone(
     tmp_path: Path, pack: Callable[[dict[str, bytes]], bytes]
 ) -> None:
     content = pack(GOOD)
-    calls: list[tuple[int, int | None]] = []
+    reporter = Counting()
     root = tmp_path / "new" / "root"
     found = fetch(
         URL,
@@ -87,13 +99,13 @@ def test_the_wanted_folder_arrives_whole_and_alone(
         root,
         "data",
         opener=serve(content),
-        progress=lambda done, total: calls.append((done, total)),
+        reporter=reporter,
     )
     assert found == root / "data"
     assert (found / "a.txt").read_bytes() == b"one"
     assert (found / "sub" / "b.txt").read_bytes() == b"two"
     assert [path.name for path in root.iterdir()] == ["data"]
-    assert calls == [(len(content), None)]
+    assert reporter.received == content
 
 
 def test_sha256_is_known_too(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from goal.data import DATASETS, cifar100, cub, imagenet100, load_dataset, tinyimagenet
+from goal.data import cifar100, cub, imagenet100, load_dataset, tinyimagenet
 from goal.data.base import DataSettings
 from goal.data.source import Source, locate
 from goal.errors import GoalError
+from goal.progress import Reporter
 
 from .helpers import write_text
 from .test_download import md5, tar
@@ -48,7 +49,7 @@ def test_public_archives_are_https_with_a_checksum(source: Source) -> None:
 def test_imagenet_cannot_be_downloaded(tmp_path: Path) -> None:
     settings = DataSettings(name="imagenet100", root=str(tmp_path), download=True)
     with pytest.raises(GoalError, match="account, so --download cannot fetch it"):
-        DATASETS["imagenet100"].load(settings)
+        load_dataset(settings)
 
 
 def test_download_happens_once_and_only_when_asked(tmp_path: Path) -> None:
@@ -60,11 +61,11 @@ def test_download_happens_once_and_only_when_asked(tmp_path: Path) -> None:
 
     root = tmp_path / "root"
     with pytest.raises(GoalError, match="add --download"):
-        locate(TOY, DataSettings(root=str(root)), opener=opener)
+        locate(TOY, DataSettings(root=str(root)), Reporter(), opener=opener)
     assert opened == []
     wanted = DataSettings(root=str(root), download=True)
-    assert locate(TOY, wanted, opener=opener) == root / "toy"
-    assert locate(TOY, wanted, opener=opener) == root / "toy"
+    assert locate(TOY, wanted, Reporter(), opener=opener) == root / "toy"
+    assert locate(TOY, wanted, Reporter(), opener=opener) == root / "toy"
     assert opened == [TOY.url]
     assert (root / "toy" / "two").read_bytes() == b"2"
 
@@ -72,19 +73,19 @@ def test_download_happens_once_and_only_when_asked(tmp_path: Path) -> None:
 def test_the_root_may_be_the_folder_itself(tmp_path: Path) -> None:
     write_text(tmp_path / "toy" / "one")
     write_text(tmp_path / "toy" / "two")
-    assert locate(TOY, DataSettings(root=str(tmp_path / "toy"))) == tmp_path / "toy"
+    assert locate(TOY, DataSettings(root=str(tmp_path / "toy")), Reporter()) == tmp_path / "toy"
 
 
 def test_the_missing_file_is_told_where_most_of_the_data_is(tmp_path: Path) -> None:
     write_text(tmp_path / "one")
     with pytest.raises(GoalError, match=f"{tmp_path / 'two'} is missing"):
-        locate(TOY, DataSettings(root=str(tmp_path)))
+        locate(TOY, DataSettings(root=str(tmp_path)), Reporter())
 
 
 def test_an_incomplete_folder_is_not_overwritten(tmp_path: Path) -> None:
     write_text(tmp_path / "toy" / "one", "mine")
     with pytest.raises(GoalError, match=f"two is missing.*Move {tmp_path / 'toy'} away"):
-        locate(TOY, DataSettings(root=str(tmp_path), download=True))
+        locate(TOY, DataSettings(root=str(tmp_path), download=True), Reporter())
     assert (tmp_path / "toy" / "one").read_text() == "mine\n"
 
 
@@ -93,4 +94,4 @@ def test_an_archive_without_the_promised_files(tmp_path: Path) -> None:
     source = Source("Toy", "toy", ("one", "two"), TOY.url, md5(content))
     settings = DataSettings(root=str(tmp_path), download=True)
     with pytest.raises(GoalError, match="two is missing"):
-        locate(source, settings, opener=lambda url: io.BytesIO(content))
+        locate(source, settings, Reporter(), opener=lambda url: io.BytesIO(content))

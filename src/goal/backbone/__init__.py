@@ -56,7 +56,7 @@ def load_backbone(settings: BackboneSettings) -> Backbone:
 
 def _from_pretrained(name: str, settings: BackboneSettings) -> Backbone:
     try:
-        with _quiet_transformers():
+        with quiet_transformers():
             model, info = transformers.AutoModel.from_pretrained(
                 name,
                 output_loading_info=True,
@@ -81,7 +81,7 @@ def _from_pretrained(name: str, settings: BackboneSettings) -> Backbone:
 
 
 @contextmanager
-def _quiet_transformers() -> Iterator[None]:
+def quiet_transformers() -> Iterator[None]:
     """Silence transformers' own warnings and progress bars; we report in our own words."""
     logging = transformers.utils.logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

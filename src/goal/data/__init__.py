@@ -3,6 +3,7 @@
 from goal.data import cifar100, cub, digits, folder, imagenet100, tinyimagenet
 from goal.data.base import Dataset, DatasetSpec, DataSettings
 from goal.errors import pick
+from goal.progress import Reporter
 
 DATASETS: dict[str, DatasetSpec] = {
     "digits": digits.SPEC,
@@ -14,6 +15,6 @@ DATASETS: dict[str, DatasetSpec] = {
 }
 
 
-def load_dataset(settings: DataSettings) -> Dataset:
+def load_dataset(settings: DataSettings, reporter: Reporter | None = None) -> Dataset:
     """Load the dataset that the settings name."""
-    return pick(DATASETS, settings.name, "dataset").load(settings)
+    return pick(DATASETS, settings.name, "dataset").load(settings, reporter or Reporter())

@@ -12,6 +12,7 @@ from PIL import Image
 from pydantic import Field
 
 from goal.errors import GoalError
+from goal.progress import Reporter
 from goal.schema import Section
 
 IntArray = npt.NDArray[np.int64]
@@ -110,5 +111,5 @@ class DatasetSpec:
     """
 
     summary: str
-    load: Callable[[DataSettings], Dataset]
+    load: Callable[[DataSettings, Reporter], Dataset]
     defaults: Mapping[str, Any]

@@ -9,6 +9,7 @@ from goal.data.base import ArrayImages, Dataset, DatasetSpec, DataSettings
 from goal.data.source import Source, locate
 from goal.data.unpickle import load_arrays
 from goal.errors import GoalError
+from goal.progress import Reporter
 
 SIDE = 32
 ROW = 3 * SIDE * SIDE
@@ -22,9 +23,9 @@ SOURCE = Source(
 )
 
 
-def load(settings: DataSettings) -> Dataset:
+def load(settings: DataSettings, reporter: Reporter) -> Dataset:
     """Read the official files into memory."""
-    folder = locate(SOURCE, settings)
+    folder = locate(SOURCE, settings, reporter)
     names = _read(folder / "meta", "fine_label_names")["fine_label_names"]
     if not isinstance(names, list) or not names or not all(map(_is_text, names)):
         raise GoalError(f"{folder / 'meta'}: fine_label_names should be a list of names.")

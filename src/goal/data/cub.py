@@ -8,6 +8,7 @@ from goal.data.base import Dataset, DatasetSpec, DataSettings, FileImages
 from goal.data.files import lines_of
 from goal.data.source import Source, locate
 from goal.errors import GoalError
+from goal.progress import Reporter
 
 SOURCE = Source(
     title="CUB-200-2011",
@@ -24,9 +25,9 @@ SOURCE = Source(
 )
 
 
-def load(settings: DataSettings) -> Dataset:
+def load(settings: DataSettings, reporter: Reporter) -> Dataset:
     """List the official files; class ids are the official ones minus one."""
-    folder = locate(SOURCE, settings)
+    folder = locate(SOURCE, settings, reporter)
     names = _table(folder / "classes.txt")
     if sorted(names) != list(range(1, len(names) + 1)):
         raise GoalError(f"{folder / 'classes.txt'} should number the classes 1, 2, 3, ...")

@@ -3,12 +3,13 @@
 import numpy as np
 
 from goal.data.base import ArrayImages, Dataset, DatasetSpec, DataSettings, IntArray
+from goal.progress import Reporter
 
 TEST_EVERY = 5
 WHITE = 16
 
 
-def load(settings: DataSettings) -> Dataset:
+def load(settings: DataSettings, reporter: Reporter) -> Dataset:
     """Return the digits; every fifth image of each class is a test image."""
     from sklearn.datasets import load_digits  # slow to import, and only this dataset needs it
 

@@ -1,7 +1,6 @@
 """Fetch a public archive: over https only, checked, and unpacked whole or not at all."""
 
 import hashlib
-import logging
 import stat
 import tarfile
 import zipfile
@@ -15,15 +14,13 @@ from typing import IO
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from goal.errors import GoalError
+from goal.progress import Reporter
 
 CHUNK_BYTES = 1 << 20
 MAX_BYTES = 8 << 30
 TIMEOUT_SECONDS = 60.0
 
-Progress = Callable[[int, int | None], None]
 Opener = Callable[[str], AbstractContextManager[IO[bytes]]]
-
-logger = logging.getLogger(__name__)
 
 
 class HttpsRedirects(HTTPRedirectHandler):
@@ -51,19 +48,13 @@ def open_url(url: str) -> AbstractContextManager[IO[bytes]]:
     return response
 
 
-def log_progress(received: int, total: int | None) -> None:
-    """Note how far a download is, at level INFO."""
-    of = f" of {total / 1e6:.0f}" if total else ""
-    logger.info("Downloaded %.0f%s MB", received / 1e6, of)
-
-
 def fetch(
     url: str,
     checksum: str,
     target_dir: Path,
     folder: str,
     *,
-    progress: Progress = log_progress,
+    reporter: Reporter | None = None,
     opener: Opener = open_url,
     max_bytes: int = MAX_BYTES,
 ) -> Path:
@@ -76,7 +67,7 @@ def fetch(
         checksum: ``md5:<hex>`` or ``sha256:<hex>`` of the archive.
         target_dir: Where the folder goes; made if it does not exist.
         folder: Name of the folder in the archive that is wanted.
-        progress: Called with the bytes received so far and, where known, the bytes in all.
+        reporter: Told of progress.
         opener: Opens the address; tests put their own here.
         max_bytes: The most that the archive may hold, packed or unpacked.
     """
@@ -88,7 +79,7 @@ def fetch(
         target_dir.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=target_dir, prefix=".download-") as work:
             packed, unpacked = Path(work, "archive"), Path(work, "files")
-            _receive(url, opener, packed, progress, max_bytes)
+            _receive(url, opener, packed, reporter or Reporter(), max_bytes)
             verify(packed, checksum, url)
             unpack(packed, unpacked, max_bytes)
             _move(unpacked / folder, target, url)
@@ -98,16 +89,17 @@ def fetch(
     return target
 
 
-def _receive(url: str, opener: Opener, path: Path, progress: Progress, max_bytes: int) -> None:
+def _receive(url: str, opener: Opener, path: Path, reporter: Reporter, max_bytes: int) -> None:
     received = 0
     with opener(url) as response, path.open("wb") as file:
         total: int | None = getattr(response, "length", None)
-        while chunk := response.read(CHUNK_BYTES):
+        chunks = iter(lambda: response.read(CHUNK_BYTES), b"")
+        count = -(-total // CHUNK_BYTES) if total else None
+        for chunk in reporter.track(chunks, count, f"Downloading {url} (MiB)"):
             received += len(chunk)
             if received > max_bytes:
                 raise GoalError(f"{url} sends more than {max_bytes} bytes: download stopped.")
             file.write(chunk)
-            progress(received, total)
 
 
 def _move(folder: Path, target: Path, url: str) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 from goal.data.base import Dataset, DatasetSpec, DataSettings
 from goal.data.files import class_folders, collect, image_files
 from goal.errors import GoalError
+from goal.progress import Reporter
 
 
-def load(settings: DataSettings) -> Dataset:
+def load(settings: DataSettings, reporter: Reporter) -> Dataset:
     """List ``root/<class>/*`` or, if both are there, ``root/train/<class>/*`` and root/test."""
     root = Path(settings.root).expanduser()
     if not root.is_dir():

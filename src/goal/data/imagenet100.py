@@ -8,6 +8,7 @@ from goal.data.base import Dataset, DatasetSpec, DataSettings
 from goal.data.files import class_folders, collect, image_files, lines_of, require_unique
 from goal.data.source import Source, locate
 from goal.errors import GoalError
+from goal.progress import Reporter
 
 HAPPY = "happy"
 ALL_CLASSES = 1000
@@ -21,9 +22,9 @@ SOURCE = Source(
 )
 
 
-def load(settings: DataSettings) -> Dataset:
+def load(settings: DataSettings, reporter: Reporter) -> Dataset:
     """List the images of the chosen classes; class ids follow the sorted wnids."""
-    folder = locate(SOURCE, settings)
+    folder = locate(SOURCE, settings, reporter)
     wnids = choose(class_folders(folder / "train"), settings.class_list)
     for split in ("train", "val"):
         absent = sorted(set(wnids) - set(class_folders(folder / split)))

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from goal.data.base import DataSettings
-from goal.data.download import Opener, Progress, fetch, log_progress, open_url
+from goal.data.download import Opener, fetch, open_url
 from goal.errors import GoalError
+from goal.progress import Reporter
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Source:
 def locate(
     source: Source,
     settings: DataSettings,
+    reporter: Reporter,
     *,
-    progress: Progress = log_progress,
     opener: Opener = open_url,
 ) -> Path:
     """Return the folder that holds the dataset: ``root/folder`` or the root itself.
@@ -48,7 +49,7 @@ def locate(
     if not settings.download or not source.checksum or places[0].exists():
         raise GoalError(_directions(source, nearest, root, settings.download))
     found = fetch(
-        source.url, source.checksum, root, source.folder, progress=progress, opener=opener
+        source.url, source.checksum, root, source.folder, reporter=reporter, opener=opener
     )
     if source.missing(found):
         raise GoalError(_directions(source, found, root, settings.download))

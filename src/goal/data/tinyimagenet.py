@@ -6,6 +6,7 @@ from goal.data.base import Dataset, DatasetSpec, DataSettings, FileImages
 from goal.data.files import collect, image_files, lines_of, require_unique
 from goal.data.source import Source, locate
 from goal.errors import GoalError
+from goal.progress import Reporter
 
 SOURCE = Source(
     title="TinyImageNet",
@@ -16,9 +17,9 @@ SOURCE = Source(
 )
 
 
-def load(settings: DataSettings) -> Dataset:
+def load(settings: DataSettings, reporter: Reporter) -> Dataset:
     """List the official files; class ids follow the sorted wnids."""
-    folder = locate(SOURCE, settings)
+    folder = locate(SOURCE, settings, reporter)
     wnids = sorted(lines_of(folder / "wnids.txt"))
     if not wnids:
         raise GoalError(f"{folder / 'wnids.txt'} lists no classes.")

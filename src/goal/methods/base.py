@@ -122,6 +122,11 @@ class Method(nn.Module):
 
     Settings: ClassVar[type[MethodSettings]]
 
+    # Methods of one family train the same base model at stage 0 and share it; `base_keys` are the
+    # settings it depends on (None: all of them).
+    base_family: ClassVar[str] = ""
+    base_keys: ClassVar[frozenset[str] | None] = None
+
     def __init__(self, tail: ClsTail) -> None:
         super().__init__()
         self.tail = tail

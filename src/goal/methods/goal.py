@@ -46,7 +46,7 @@ from goal.methods.base import (
     Stage,
     infer_all,
 )
-from goal.methods.parametric import Parametric, ParametricSettings, Views
+from goal.methods.parametric import BASE_KEYS, Parametric, ParametricSettings, Views
 from goal.tokens import Tokens
 
 
@@ -106,6 +106,15 @@ class Goal(Parametric):
     """GOAL's two objectives and the bookkeeping of vertices between them."""
 
     Settings = GoalSettings
+    base_keys = BASE_KEYS | {
+        "supervised_alignment",
+        "base_alignment_weight",
+        "num_vertices",
+        "classifier_space",
+        "base_assignment",
+        "base_self_distillation",
+        "entropy_weight",
+    }
     slots: Tensor  # per image of the stage: the vertex it is pulled to, or UNOWNED
 
     def __init__(

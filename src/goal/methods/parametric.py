@@ -64,6 +64,13 @@ class ParametricSettings(MethodSettings):
     sup_con_temperature: float = Field(default=0.07, gt=0)
 
 
+# The settings of a method with a classifier that stage 0 depends on.
+BASE_KEYS = frozenset(
+    {"projector_hidden", "projector_out", "sup_con_weight", "contrast_temperature"}
+    | {"student_temperature", "teacher_temperature", "sup_con_temperature"}
+)
+
+
 @dataclass(frozen=True)
 class Views:
     """Both views of a batch, the first half above the second: unit features and embeddings."""

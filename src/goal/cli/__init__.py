@@ -1,0 +1,46 @@
+"""The command line: ``goal COMMAND``. Each command only translates; the work is done elsewhere."""
+
+import sys
+
+from cyclopts import App
+
+from goal import __version__
+from goal.cli import experiments, tools
+from goal.cli.common import console, errors
+from goal.errors import GoalError
+
+app = App(
+    name="goal",
+    version=__version__,
+    help="Continual generalized category discovery: learn labelled classes once, then find new "
+    "ones in unlabelled images, stage after stage. Start with `goal demo`.",
+)
+app.command(experiments.demo)
+app.command(experiments.run)
+app.command(experiments.resume)
+app.command(experiments.bench)
+app.command(experiments.compare)
+app.command(experiments.sweep)
+app.command(tools.list_, name="list")
+app.command(tools.pretrain)
+
+bank_app = App(name="bank", help="Look at the token bank, or delete it.")
+bank_app.command(tools.info)
+bank_app.command(tools.clear)
+app.command(bank_app)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; a user's mistake ends in its message and exit code 1, not a trace."""
+    given = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in given
+    try:
+        app([word for word in given if word != "--debug"], console=console, error_console=errors)
+    except GoalError as error:
+        if debug:
+            raise
+        errors.print(f"Error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        errors.print("Stopped. Nothing finished is lost; `goal resume` goes on.")
+        sys.exit(130)

@@ -1,0 +1,85 @@
+"""What all commands share: the consoles, the reporter, and flags turned into settings."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
+
+from goal.errors import GoalError
+
+if TYPE_CHECKING:
+    from goal.progress import TerminalReporter
+    from goal.report.compare import TextTable
+
+console = Console()
+errors = Console(stderr=True)
+
+Set = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--set",
+        negative=(),
+        consume_multiple=True,
+        help="Override settings: key.sub=value, as often as you like.",
+    ),
+]
+
+
+def reporter() -> "TerminalReporter":
+    """Return the reporter of commands: lines, and bars where there is a terminal."""
+    from goal.progress import TerminalReporter
+
+    return TerminalReporter(console)
+
+
+def flags(
+    backbone: str | None = None,
+    data_root: Path | None = None,
+    *,
+    seed: int | None = None,
+    device: str | None = None,
+    download: bool = False,
+) -> dict[str, Any]:
+    """Turn command-line flags that were given into settings."""
+    flags: dict[str, Any] = {"data": {"download": True} if download else {}}
+    if data_root is not None:
+        flags["data"]["root"] = str(data_root)
+    if backbone is not None:
+        flags["backbone"] = {"name": backbone}
+    if seed is not None:
+        flags["seed"] = seed
+    if device is not None:
+        flags["device"] = device
+    return flags
+
+
+def integers(text: str) -> list[int]:
+    """Read numbers separated by commas."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise GoalError(f"Cannot read {text!r}: write numbers separated by commas.") from None
+
+
+def print_tables(folders: list[Path], style: str | None) -> None:
+    """Print the papers' tables from run folders, in a format or for the terminal."""
+    from goal.report.compare import paper_tables
+    from goal.report.formats import FORMATS
+
+    for table in paper_tables(folders):
+        if style is None:
+            print_table(table)
+        else:
+            console.out(FORMATS[style](table), highlight=False)
+
+
+def print_table(content: "TextTable") -> None:
+    """Print one table for the terminal."""
+    table = Table(*content.headings, title=content.title, caption=content.note)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in content.rows:
+        table.add_row(*row)
+    console.print(table)

@@ -1,0 +1,210 @@
+"""Commands that run experiments and compare them."""
+
+from pathlib import Path
+from typing import Literal
+
+from goal.cli.common import (
+    Set,
+    console,
+    errors,
+    flags,
+    integers,
+    print_table,
+    print_tables,
+    reporter,
+)
+from goal.errors import GoalError
+
+
+def demo(*, out: Path = Path("runs/demo"), seed: int = 0) -> None:
+    """Run GOAL on embedded digits: 4 labelled classes, then 3 stages of 2 new ones.
+
+    Beside it runs the floor, k-means on the frozen backbone. Takes about a minute and ends with a
+    table and a report to open in a browser.
+
+    Args:
+        out: Folder for the two runs and the report.
+        seed: Training seed.
+    """
+    from goal.config import assemble
+    from goal.report.page import write_report
+    from goal.report.tables import comparison_table
+    from goal.run import start
+
+    folders = []
+    for method in ("goal", "kmeans"):
+        console.print(f"[bold]{method}[/bold]: digits, seed {seed}")
+        settings = assemble(None, "digits", method, {"seed": seed})
+        folder = out / f"{method}-seed{seed}"
+        start(settings, folder, reporter())
+        folders.append(folder)
+    console.print(comparison_table(folders))
+    console.print(f"Report: {write_report(folders, out / 'report.html').resolve()}", soft_wrap=True)
+
+
+def run(
+    recipe: str | None = None,
+    /,
+    *,
+    out: Path,
+    dataset: str | None = None,
+    method: str | None = None,
+    backbone: str | None = None,
+    data_root: Path | None = None,
+    seed: int | None = None,
+    device: str | None = None,
+    download: bool = False,
+    overrides: Set = (),
+) -> None:
+    """Run an experiment: from a recipe, or from a dataset and a method.
+
+    Without a recipe, the shipped one for that dataset and method is used, if there is one. The
+    same command run again on a finished or interrupted folder goes on where it stopped.
+
+    Args:
+        recipe: A YAML file, or the name of a shipped recipe such as digits/goal.
+        out: Run folder: settings, results, checkpoint.
+        dataset: Dataset, see `goal list datasets`. Default: digits.
+        method: Method, see `goal list methods`. Default: goal.
+        backbone: Hub id, transformers folder, DINO .pth file, or embedded backbone.
+        data_root: Folder that holds the datasets.
+        seed: Training seed.
+        device: Where to compute: cpu, cuda, cuda:1, ...
+        download: Fetch the dataset if it is missing and public.
+        overrides: Any other setting.
+    """
+    from goal.config import assemble
+    from goal.report.page import write_report
+    from goal.run import start
+
+    given = flags(backbone, data_root, seed=seed, device=device, download=download)
+    settings = assemble(recipe, dataset, method, given, overrides)
+    start(settings, out, reporter())
+    console.print(f"Report: {write_report([out], out / 'report.html').resolve()}", soft_wrap=True)
+
+
+def resume(folder: Path, /) -> None:
+    """Go on with an interrupted run; the result is as if it had never stopped.
+
+    Args:
+        folder: The run folder.
+    """
+    from goal.report.page import write_report
+    from goal.run import resume as resume_run
+
+    resume_run(folder, reporter())
+    report = write_report([folder], folder / "report.html")
+    console.print(f"Report: {report.resolve()}", soft_wrap=True)
+
+
+def bench(
+    *,
+    methods: str,
+    out: Path,
+    datasets: str = "digits",
+    seeds: str = "0,1,2",
+    engine: Literal["local", "ray"] = "local",
+    cpus_per_cell: float = 1,
+    backbone: str | None = None,
+    data_root: Path | None = None,
+    overrides: Set = (),
+) -> None:
+    """Run a grid of experiments: methods x datasets x seeds, each in a folder of its own.
+
+    Run again, it goes on where it stopped. A cell that fails does not stop the others; failures
+    are listed at the end and the exit code is 1.
+
+    Args:
+        methods: Methods, separated by commas.
+        out: Folder for all runs.
+        datasets: Datasets, separated by commas.
+        seeds: Training seeds, separated by commas.
+        engine: Run in this process, or as Ray tasks (on this machine, or the cluster that
+            RAY_ADDRESS names).
+        cpus_per_cell: CPUs that a Ray task asks for.
+        backbone: Backbone for all cells, instead of the recipes'.
+        data_root: Folder that holds the datasets.
+        overrides: Any other setting, for all cells that have it.
+    """
+    from goal.bench import grid, run_cells
+
+    cells = grid(
+        methods.split(","),
+        datasets.split(","),
+        integers(seeds),
+        out,
+        flags(backbone=backbone, data_root=data_root),
+        overrides,
+    )
+    failures = run_cells(cells, engine, reporter(), cpus_per_cell)
+    if len(failures) < len(cells):
+        print_tables([out], None)
+    for failure in failures:
+        errors.print(f"{failure.title}: {failure.reason}", style="red", markup=False)
+    if failures:
+        raise GoalError(f"{len(failures)} of {len(cells)} experiments failed; see above.")
+
+
+def compare(*folders: Path, markdown: bool = False, latex: bool = False, csv: bool = False) -> None:
+    """Print the papers' tables from run folders, published rows beside ours.
+
+    Table 1 is accuracy per stage, Table 2 forgetting and discovery, Table 3 ten stages, Table 4
+    the alignment ablation; each over all seeds found, in both conventions of old and new.
+
+    Args:
+        folders: Run folders, or folders that hold some.
+        markdown: Print Markdown.
+        latex: Print LaTeX.
+        csv: Print CSV.
+    """
+    chosen = [name for name, on in (("markdown", markdown), ("latex", latex), ("csv", csv)) if on]
+    if len(chosen) > 1:
+        raise GoalError(f"Choose one format, not {' and '.join(chosen)}.")
+    if not folders:
+        raise GoalError("Give at least one folder with finished runs.")
+    print_tables(list(folders), chosen[0] if chosen else None)
+
+
+def sweep(
+    recipe: str | None = None,
+    /,
+    *,
+    over: str,
+    out: Path,
+    dataset: str | None = None,
+    method: str | None = None,
+    seeds: str = "0",
+    backbone: str | None = None,
+    data_root: Path | None = None,
+    overrides: Set = (),
+) -> None:
+    """Vary one setting and print the curve, such as the paper's figure of alpha.
+
+    Args:
+        recipe: A YAML file, or the name of a shipped recipe such as digits/goal.
+        over: The setting and its values: method.alpha=0.1,0.3,0.5,0.7,0.9
+        out: Folder for all runs; the curve is written to curve.csv in it.
+        dataset: Dataset, see `goal list datasets`.
+        method: Method, see `goal list methods`.
+        seeds: Training seeds, separated by commas.
+        backbone: Backbone, instead of the recipe's.
+        data_root: Folder that holds the datasets.
+        overrides: Any other setting.
+    """
+    from goal.bench import run_cells, sweep_cells
+    from goal.config import assemble
+    from goal.files import write_text
+    from goal.report.compare import sweep_table
+    from goal.report.formats import comma_separated
+
+    key, equals, values = over.partition("=")
+    if not equals or not values:
+        raise GoalError(f"Cannot read --over {over!r}: write it as key.sub=value,value,...")
+    given = flags(backbone=backbone, data_root=data_root)
+    base = assemble(recipe, dataset, method, given, overrides)
+    cells = sweep_cells(key, values.split(","), base, integers(seeds), out)
+    if failures := run_cells(cells, "local", reporter()):
+        raise GoalError(f"{failures[0].title} failed: {failures[0].reason}")
+    table = sweep_table(key, [(cell.folder.parent.name, cell.folder) for cell in cells])
+    write_text(out / "curve.csv", comma_separated(table))
+    print_table(table)

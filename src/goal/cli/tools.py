@@ -1,0 +1,117 @@
+"""Commands beside the experiments: lists, pretraining, the token bank."""
+
+from pathlib import Path
+from typing import Literal
+
+from rich.table import Table
+
+from goal.cli.common import Set, console, flags, reporter
+
+
+def list_(kind: Literal["methods", "datasets", "backbones", "recipes"], /) -> None:
+    """Show what there is to choose from.
+
+    Args:
+        kind: What to list.
+    """
+    from goal.backbone import BACKBONES
+    from goal.config import shipped_recipes
+    from goal.data import DATASETS
+    from goal.methods import METHODS
+
+    entries = {
+        "methods": lambda: {name: spec.summary for name, spec in METHODS.items()},
+        "datasets": lambda: {name: spec.summary for name, spec in DATASETS.items()},
+        "backbones": lambda: BACKBONES,
+        "recipes": lambda: {name: _headline(path) for name, path in shipped_recipes().items()},
+    }[kind]()
+    table = Table(box=None, show_header=False)
+    for name, summary in entries.items():
+        table.add_row(f"[bold]{name}[/bold]", summary)
+    console.print(table)
+
+
+def pretrain(
+    *,
+    out: Path,
+    dataset: str = "digits",
+    data_root: Path | None = None,
+    overrides: Set = (),
+) -> None:
+    """Pretrain a small ViT on a dataset's base classes, self-supervised, from nothing.
+
+    For images nothing like ImageNet. The folder it writes is a backbone for `goal run
+    --backbone`. Interrupted, the same command goes on.
+
+    Args:
+        out: Folder for the backbone.
+        dataset: Dataset, see `goal list datasets`.
+        data_root: Folder that holds the datasets.
+        overrides: Settings of the pretraining (pretrain.KEY=value), or of data, protocol and
+            transform.
+    """
+    import numpy as np
+
+    from goal.config import assemble, merge, parse_assignments
+    from goal.data import load_dataset
+    from goal.pretrain import PretrainSettings
+    from goal.pretrain import pretrain as run_pretraining
+    from goal.protocol import class_order, targets
+
+    tree = parse_assignments(overrides)
+    own = PretrainSettings.parse(tree.pop("pretrain", {}), "settings under 'pretrain'")
+    settings = assemble(None, dataset, None, merge(flags(data_root=data_root), tree))
+    data = load_dataset(settings.data, reporter())
+    order = class_order(len(data.class_names), settings.protocol)
+    base = targets(data.train.labels, order) < settings.protocol.base_classes
+    ids = np.flatnonzero(base)
+    run_pretraining(data.train, ids, settings.transform, own, out, reporter())
+    console.print(f"Backbone: {out.resolve()}", soft_wrap=True)
+
+
+def info(*, folder: Path | None = None) -> None:
+    """List what the token bank holds.
+
+    Args:
+        folder: The cache folder, if not $GOAL_CACHE or ~/.cache/goal.
+    """
+    from goal.bank import BankSettings, bank_root
+    from goal.files import human_size
+    from goal.shelf import inspect
+
+    root = bank_root(BankSettings(folder=str(folder) if folder else None))
+    shelves = inspect(root)
+    table = Table("Trunk", "Shelf", "View", "Transform", "Rows", "Size", title=f"{root}")
+    for shelf in shelves:
+        about = shelf.about
+        table.add_row(
+            shelf.folder.parent.name,
+            shelf.folder.name,
+            str(about.get("view", "damaged")),
+            str(about.get("transform", "")),
+            f"{shelf.rows:,}",
+            human_size(shelf.size),
+        )
+    console.print(table)
+    console.print(f"Total: {human_size(sum(shelf.size for shelf in shelves))}")
+
+
+def clear(*, trunk: str | None = None, folder: Path | None = None) -> None:
+    """Delete banked tokens; they are computed again when needed.
+
+    Args:
+        trunk: Only those of the trunk whose name (see `goal bank info`) starts so.
+        folder: The cache folder, if not $GOAL_CACHE or ~/.cache/goal.
+    """
+    from goal.bank import BankSettings, bank_root
+    from goal.files import human_size
+    from goal.shelf import clear as clear_shelves
+
+    root = bank_root(BankSettings(folder=str(folder) if folder else None))
+    console.print(f"Freed {human_size(clear_shelves(root, trunk))} in {root}.")
+
+
+def _headline(recipe: Path) -> str:
+    """First comment line of a recipe."""
+    first = recipe.read_text().partition("\n")[0]
+    return first.lstrip("# ")

@@ -1,0 +1,73 @@
+"""Stage 0 trained once: methods that train the same base model share it between runs.
+
+The key is a hash of everything stage 0 depends on: images and labels, trunk, transform, views,
+the loop's settings, the seed, and those settings of the method that matter there. Kept are the
+trained parameters, the generator's state and the loss history after the last epoch, so a run that
+finds them goes on exactly as if it had trained them itself.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from goal import __version__, checkpoint
+from goal.bank import BankSettings, cache_folder
+from goal.methods.base import Method, MethodSettings
+from goal.training import EpochRecord, StageTrainer
+
+
+def base_key(facts: Mapping[str, Any]) -> str:
+    """Hash of the facts a base model depends on, and of the versions that compute it."""
+    versions = {"goal": __version__, "torch": str(torch.__version__)}
+    text = json.dumps({**facts, **versions}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def base_settings(method: type[Method], settings: MethodSettings) -> dict[str, Any]:
+    """Family and settings of a method as far as they matter at stage 0."""
+    values = settings.model_dump(mode="json", exclude={"name"})
+    keys = method.base_keys
+    kept = values if keys is None else {key: values[key] for key in sorted(keys)}
+    return {"family": method.base_family or method.__name__, **kept}
+
+
+class SharedBase:
+    """The stored base model under one key."""
+
+    def __init__(self, settings: BankSettings, key: str) -> None:
+        self.path: Path = cache_folder(settings) / "base" / f"{key}.pt"
+
+    def load(self, trainer: StageTrainer) -> list[EpochRecord] | None:
+        """Put the stored model in place of training; return its history, None if there is none."""
+        if not self.path.exists():
+            return None
+        state = checkpoint.load(self.path)
+        trained = trained_parameters(trainer.method)
+        assert trained.keys() == state["parameters"].keys(), "one family, other parameters"
+        with torch.no_grad():
+            for name, parameter in trained.items():
+                parameter.copy_(state["parameters"][name])
+        trainer.rng.set_state(state["rng"])
+        trainer.epoch = trainer.stage.epochs
+        history: list[EpochRecord] = json.loads(state["history"])
+        return history
+
+    def save(self, trainer: StageTrainer, history: list[EpochRecord]) -> None:
+        """Store what the last epoch left."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        parameters = trained_parameters(trainer.method)
+        state = {
+            "parameters": {name: value.detach().clone() for name, value in parameters.items()},
+            "rng": trainer.rng.get_state(),
+            "history": json.dumps(history),
+        }
+        checkpoint.save(self.path, state)
+
+
+def trained_parameters(method: Method) -> dict[str, torch.nn.Parameter]:
+    """Parameters that gradient steps change, by name."""
+    return {name: value for name, value in method.named_parameters() if value.requires_grad}
