@@ -26,7 +26,7 @@ def load(path: Path) -> dict[str, Any]:
     """Read a checkpoint, or raise an error that says what is wrong with it."""
     advice = "Restore the file from a copy, or start the run again in a new folder."
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content = dict(torch.load(path, map_location="cpu", weights_only=True))
         version, expected, state = content["format"], content["digest"], content["state"]
     except OSError as error:
         raise GoalError(f"Cannot read the checkpoint {path}: {error}") from error

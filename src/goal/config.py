@@ -57,10 +57,15 @@ class TrainingSettings(Section):
 
 
 class Settings(Section):
-    """Everything that determines an experiment."""
+    """Everything that determines an experiment.
+
+    `threads` is the number of CPU threads (by default torch's choice): tiny models are faster on
+    one, and results are the same bits only for the same number.
+    """
 
     seed: int = Field(default=0, ge=0)
     device: str = "cpu"
+    threads: int | None = Field(default=None, gt=0)
     data: DataSettings = DataSettings()
     protocol: ProtocolSettings = ProtocolSettings()
     transform: TransformSettings = TransformSettings()

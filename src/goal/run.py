@@ -45,7 +45,7 @@ _VERSIONED = ("torch", "transformers", "numpy", "scipy", "scikit-learn")
 
 def start(settings: Settings, folder: Path, reporter: Reporter | None = None) -> dict[str, Any]:
     """Run an experiment in `folder`, or go on with the same one begun there; return its summary."""
-    with _sole_user(folder):
+    with _sole_user(folder), _threads(settings.threads):
         path = folder / "settings.yaml"
         if path.exists():
             if lines := difference(compose(read_settings(path)), settings):
@@ -64,8 +64,9 @@ def resume(folder: Path, reporter: Reporter | None = None) -> dict[str, Any]:
     path = folder / "settings.yaml"
     if not path.is_file():
         raise GoalError(f"{folder} holds no run to resume: there is no {path.name} in it.")
-    with _sole_user(folder):
-        return _Run(compose(read_settings(path)), folder, reporter or Reporter()).execute()
+    settings = compose(read_settings(path))
+    with _sole_user(folder), _threads(settings.threads):
+        return _Run(settings, folder, reporter or Reporter()).execute()
 
 
 @contextmanager
@@ -85,6 +86,17 @@ def _sole_user(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """Compute on so many CPU threads, then on as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class _Run:
@@ -175,13 +187,13 @@ class _Run:
                 self.history.extend(found)
                 return
             trainer.run(after_epoch, self.reporter)
+            if self._best is not None:
+                restore(self.method, self._best["method"])
             if shared:
                 shared.save(trainer, self.history)
 
         if self.method.trains(trainer.stage):
             self.method.fit_stage(trainer.stage, run_epochs)
-        if self._best is not None:
-            restore(self.method, self._best["method"])
 
     def _shared_base(self) -> SharedBase | None:
         """Return where the base model of this run is shared, None if it must not be."""

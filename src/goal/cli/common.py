@@ -77,9 +77,12 @@ def print_tables(folders: list[Path], style: str | None) -> None:
 
 def print_table(content: "TextTable") -> None:
     """Print one table for the terminal."""
-    table = Table(*content.headings, title=content.title, caption=content.note)
+    table = Table(*content.headings)
     for column in table.columns[1:]:
         column.justify = "right"
     for row in content.rows:
         table.add_row(*row)
-    console.print(table)
+    console.print(content.title, style="bold", markup=False)
+    # At its natural width, however wide: a squeezed table of figures cannot be read.
+    Console(width=10_000).print(table)
+    console.print(content.note, style="dim", markup=False)

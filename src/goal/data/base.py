@@ -106,7 +106,7 @@ class Dataset:
 class DatasetSpec:
     """A dataset as listed: one line for people, a loader, and the settings it is used with.
 
-    `defaults` is laid under the user's settings (sections ``protocol``, ``transform``,
+    `defaults` is laid under the user's settings (``protocol``, ``transform``,
     ``backbone``, ``training`` and ``method``).
     """
 

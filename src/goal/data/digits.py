@@ -48,5 +48,6 @@ SPEC = DatasetSpec(
         },
         "transform": {"image_size": 16, "resize": 18, "flip": False},
         "backbone": {"name": "digits-vit"},
+        "threads": 1,
     },
 )

@@ -6,7 +6,11 @@ from typing import Any
 
 from goal.methods.base import Method
 from goal.methods.goal import LITERAL, Goal
+from goal.methods.happy import Happy
 from goal.methods.kmeans import FrozenKMeans
+from goal.methods.metagcd import MetaGCD
+from goal.methods.simgcd import SimGCD, SimGCDPlus
+from goal.methods.vanilla_gcd import VanillaGCD
 
 
 @dataclass(frozen=True)
@@ -21,5 +25,10 @@ class MethodSpec:
 METHODS: dict[str, MethodSpec] = {
     "goal": MethodSpec(Goal, "GOAL with group-wise entropy, replay and distillation"),
     "goal-literal": MethodSpec(Goal, "GOAL as the paper's text has it, to the letter", LITERAL),
+    "happy": MethodSpec(Happy, "Happy: group-wise entropy, prototype replay, distillation"),
+    "metagcd": MethodSpec(MetaGCD, "MetaGCD: contrast with neighbours after meta-training"),
+    "simgcd": MethodSpec(SimGCD, "SimGCD: self-training alone; collapses on new classes"),
+    "simgcd_plus": MethodSpec(SimGCDPlus, "SimGCD with distillation of logits (LwF)"),
+    "vanilla_gcd": MethodSpec(VanillaGCD, "VanillaGCD: contrast, then k-means"),
     "kmeans": MethodSpec(FrozenKMeans, "k-means on the frozen backbone: the floor"),
 }

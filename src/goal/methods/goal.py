@@ -46,11 +46,11 @@ from goal.methods.base import (
     Stage,
     infer_all,
 )
-from goal.methods.parametric import BASE_KEYS, Parametric, ParametricSettings, Views
+from goal.methods.parametric import BASE_KEYS, Parametric, RetentionSettings, Views
 from goal.tokens import Tokens
 
 
-class GoalSettings(ParametricSettings):
+class GoalSettings(RetentionSettings):
     """Settings of GOAL; the names in brackets are the paper's ([lambda_rep] is `sup_con_weight`).
 
     Attributes:
@@ -194,7 +194,7 @@ class Goal(Parametric):
         if bool(chosen.any()):
             aligned = dot_alignment(views.embeddings[chosen], self.ledger.vertices[slots[chosen]])
             terms["alignment"] = s.alignment_weight * aligned
-        return terms | self.retention(batch, views, rng)
+        return terms | self.retention(s, batch, views, rng)
 
     def _mean_entropy(self, views: Views, known: int) -> Tensor:
         probabilities = self.probabilities(views.scores)
@@ -309,7 +309,7 @@ class Goal(Parametric):
     def weights(self) -> Tensor | None:
         """Classifier weights, where they live in feature space."""
         on_backbone = self.settings.classifier_space == "backbone"
-        return self.classifier.weight.detach() if on_backbone else None
+        return super().weights() if on_backbone else None
 
     def directions(self) -> Tensor:
         """Vertices of all classes known so far."""

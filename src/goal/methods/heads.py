@@ -44,6 +44,13 @@ def novelty_centroids(
     return _filled(F.normalize(centres, dim=1), num_new, rng)
 
 
+def random_directions(
+    features_ND: Tensor, known_KD: Tensor, num_new: int, rng: torch.Generator
+) -> Tensor:
+    """Look at nothing: random unit vectors, (num_new, D)."""
+    return _filled(known_KD[:0], num_new, rng)
+
+
 def _filled(rows_MD: Tensor, count: int, rng: torch.Generator) -> Tensor:
     """Top up with random unit vectors when a stage has fewer images than new classes."""
     missing = count - len(rows_MD)

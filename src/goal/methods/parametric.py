@@ -30,10 +30,14 @@ from goal.methods.base import (
     Stage,
     infer_all,
 )
-from goal.methods.heads import farthest_centroids, novelty_centroids
+from goal.methods.heads import farthest_centroids, novelty_centroids, random_directions
 from goal.tokens import Tokens
 
-HEAD_STARTS = {"farthest": farthest_centroids, "novelty": novelty_centroids}
+HEAD_STARTS = {
+    "farthest": farthest_centroids,
+    "novelty": novelty_centroids,
+    "random": random_directions,
+}
 
 
 class ParametricSettings(MethodSettings):
@@ -44,8 +48,6 @@ class ParametricSettings(MethodSettings):
         projector_out: Width of the embedding.
         head_init: How the weights of new classes start, see `goal.methods.heads`.
         sup_con_weight: Share of the supervised contrast at stage 0; the rest is InfoNCE.
-        replay_weight: Weight of prototype replay.
-        distillation_weight: Weight of feature distillation from the previous stage.
         student_temperature: Temperature of predictions.
         teacher_temperature: Temperature of the targets that one view sets for the other.
         contrast_temperature: Temperature of InfoNCE.
@@ -54,14 +56,24 @@ class ParametricSettings(MethodSettings):
 
     projector_hidden: int = Field(default=2048, gt=0)
     projector_out: int = Field(default=768, gt=1)
-    head_init: Literal["farthest", "novelty"] = "farthest"
+    head_init: Literal["farthest", "novelty", "random"] = "farthest"
     sup_con_weight: float = Field(default=0.35, ge=0, le=1)
-    replay_weight: float = Field(default=1.0, ge=0)
-    distillation_weight: float = Field(default=1.0, ge=0)
     student_temperature: float = Field(default=0.1, gt=0)
     teacher_temperature: float = Field(default=0.05, gt=0)
     contrast_temperature: float = Field(default=1.0, gt=0)
     sup_con_temperature: float = Field(default=0.07, gt=0)
+
+
+class RetentionSettings(ParametricSettings):
+    """Settings of methods that also replay prototypes and distil features (see `retention`).
+
+    Attributes:
+        replay_weight: Weight of prototype replay.
+        distillation_weight: Weight of feature distillation from the previous stage.
+    """
+
+    replay_weight: float = Field(default=1.0, ge=0)
+    distillation_weight: float = Field(default=1.0, ge=0)
 
 
 # The settings of a method with a classifier that stage 0 depends on.
@@ -188,25 +200,37 @@ class Parametric(Method):
         """Softmax of cosines at the student's temperature."""
         return (scores / self.common.student_temperature).softmax(dim=1)
 
+    def target_temperature(self) -> float:
+        """Temperature of the targets that one view sets for the other."""
+        return self.common.teacher_temperature
+
     def view_distillation(self, views: Views) -> Tensor:
         """Each view's prediction towards the other's sharper one."""
         first, second = views.scores.chunk(2)
         return self_distillation(
-            first, second, self.common.student_temperature, self.common.teacher_temperature
+            first, second, self.common.student_temperature, self.target_temperature()
         )
 
-    def retention(self, batch: Batch, views: Views, rng: torch.Generator) -> dict[str, Tensor]:
+    def retention(
+        self, settings: RetentionSettings, batch: Batch, views: Views, rng: torch.Generator
+    ) -> dict[str, Tensor]:
         """Replay of known prototypes and distillation of features, where their weights are set."""
         terms = {}
-        if self.common.replay_weight > 0:
+        if settings.replay_weight > 0:
             replayed, classes = sample_prototypes(
                 self.prototypes, self.radius, 2 * len(batch), self.common.student_temperature, rng
             )
             loss = self.cross_entropy(self.classifier(replayed), classes)
-            terms["replay"] = self.common.replay_weight * loss
-        if self.common.distillation_weight > 0:
+            terms["replay"] = settings.replay_weight * loss
+        if settings.distillation_weight > 0:
             with torch.no_grad():
                 previous = self.teacher(Tokens.cat([batch.first, batch.second]))
             loss = feature_distillation(views.features, F.normalize(previous, dim=1))
-            terms["distillation"] = self.common.distillation_weight * loss
+            terms["distillation"] = settings.distillation_weight * loss
         return terms
+
+    # -- diagnostics ------------------------------------------------------------------------------
+
+    def weights(self) -> Tensor | None:
+        """Classifier weights, which live in feature space unless a method says otherwise."""
+        return self.classifier.weight.detach()

@@ -46,6 +46,11 @@ class Group:
         return len(self.runs[0].records) - 1
 
     @property
+    def setting(self) -> str:
+        """Dataset and number of stages, in words."""
+        return f"{self.dataset}, {self.stages} stage{'s' * (self.stages != 1)}"
+
+    @property
     def label(self) -> str:
         """Name of the group in a row."""
         name = self.method + (f" ({self.variant})" if self.variant else "")
@@ -137,7 +142,7 @@ def _stage_table(number: int, groups: Sequence[Group], convention: str) -> TextT
         row = published.stage_row(group.dataset, group.method, stages)
         if row is not None and not group.variant:
             rows.append(_paper_row(row, convention, stages))
-    title = f"Table {number} ({groups[0].dataset}, {stages} stages): {convention} convention"
+    title = f"Table {number} ({groups[0].setting}): {convention} convention"
     return TextTable(title, headings, rows, _note(groups))
 
 
@@ -168,7 +173,7 @@ def _forgetting_table(groups: Sequence[Group]) -> TextTable:
             shown = [_figure(figures[0]) if form == printed else "–" for form in FORMS]
             shown += [_figure(figures[1]) if form == printed else "–" for form in FORMS]
             rows.append(["  paper", *shown])
-    title = f"Table 2 ({groups[0].dataset}, {groups[0].stages} stages): forgetting and discovery"
+    title = f"Table 2 ({groups[0].setting}): forgetting and discovery"
     return TextTable(title, headings, rows, _note(groups))
 
 
