@@ -26,6 +26,7 @@ from goal.config import (
     read_settings,
     shipped_recipes,
 )
+from goal.data import DATASETS
 from goal.errors import GoalError, did_you_mean, pick
 from goal.methods import METHODS
 from goal.methods.goal import GoalSettings
@@ -389,3 +390,9 @@ def test_no_global_generator_is_touched_or_asked() -> None:
     torch.manual_seed(99)
     assert numbers(3, "a") == first
     torch.set_rng_state(before[0])
+
+
+@pytest.mark.parametrize("dataset", [name for name in DATASETS if name != "folder"])
+def test_every_method_has_a_recipe_for_every_benchmark(dataset: str) -> None:
+    missing = [name for name in METHODS if f"{dataset}/{name}" not in shipped_recipes()]
+    assert missing == []
