@@ -126,7 +126,7 @@ def test_a_typo_names_the_nearest_key(assignment: str, complaint: str) -> None:
         ("data=digits", "data"),
         ("method=goal", "method"),
         ("method.alpha=1.5", "alpha"),
-        ("method.head_init=random", "head_init"),
+        ("method.head_init=guesswork", "head_init"),
         ("transform.image_size=300", "transform"),
     ],
 )
