@@ -7,7 +7,7 @@ from typing import Any
 
 from goal.files import write_text
 from goal.report.runs import RunRecord, load_run
-from goal.report.tables import cell
+from goal.report.tables import STAGE_COLUMNS, cell
 
 # Colour-blind safe (Okabe and Ito), readable on light and dark.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -152,15 +152,8 @@ def _comparison(runs: Sequence[RunRecord]) -> str:
 
 
 _RECORD_COLUMNS = {
-    "stage": "Stage",
-    "num_train": "Images",
-    "all": "All",
-    "base": "Base",
-    "novel": "Novel",
-    "seen": "Seen",
-    "unseen": "Unseen",
-    "nmi": "NMI",
-    "ari": "ARI",
+    **STAGE_COLUMNS,
+    "num_train": "Train images",
     "confident_size": "Confident",
     "confident_novel": "truly new %",
     "confident_purity": "purity %",

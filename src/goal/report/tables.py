@@ -9,24 +9,26 @@ from rich.table import Table
 from goal.report.runs import load_run
 
 
+STAGE_COLUMNS = {
+    "stage": "Stage",
+    "all": "All",
+    "base": "Base",
+    "novel": "Novel",
+    "seen": "Seen",
+    "unseen": "Unseen",
+    "nmi": "NMI",
+    "ari": "ARI",
+    "num_test": "Test images",
+}
+
+
 def stage_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """One row per stage; both conventions of old and new, each under its own name."""
     table = Table(title="Accuracy per stage, percent")
-    columns = {
-        "stage": "Stage",
-        "all": "All",
-        "base": "Base",
-        "novel": "Novel",
-        "seen": "Seen",
-        "unseen": "Unseen",
-        "nmi": "NMI",
-        "ari": "ARI",
-        "num_test": "Test images",
-    }
-    for heading in columns.values():
+    for heading in STAGE_COLUMNS.values():
         table.add_column(heading, justify="right")
     for record in records:
-        table.add_row(*(cell(record.get(key)) for key in columns))
+        table.add_row(*(cell(record.get(key)) for key in STAGE_COLUMNS))
     return table
 
 
