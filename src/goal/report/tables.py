@@ -8,7 +8,6 @@ from rich.table import Table
 
 from goal.report.runs import load_run
 
-
 STAGE_COLUMNS = {
     "stage": "Stage",
     "all": "All",
