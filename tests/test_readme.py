@@ -34,7 +34,7 @@ def test_commands_on_embedded_data_run() -> None:
     offline = [words for words in COMMANDS if not {"cifar100", "folder"} & set(words)]
     assert len(offline) >= 5
     for words in offline:
-        small = as_flags() if words[0] == "run" else []
+        small = as_flags() if words[0] in ("run", "bench", "sweep") else []
         assert exit_code([*words, *small]) == 0, words
 
 

@@ -1,0 +1,96 @@
+"""DYDM: Happy discovers, a memory that cannot forget predicts (CVPR 2026).
+
+    stage 0, t:  L as Happy's
+    memory:      Q = argmin |relu(f_0 P) Q - Y|^2 + gamma |Q|^2
+                 over the labelled samples and all samples ever predicted new, with those labels
+    predict:     argmax relu(f_0 P) Q,    f_0 the feature of the tail as stage 0 left it
+
+The discovery branch trains on, and may forget: at the end of each stage it names the samples of
+new classes once, and the memory takes them in by recursive least squares (`ridge_memory`).
+
+Deviation: points the source leaves open.
+    - Samples predicted new by Happy's classifier are taken in with weight 1, whatever their
+      confidence; samples predicted known are left out, for their classes are in memory already.
+    - f_0 has unit length, P is standard normal, and there is no bias.
+    - A new class that nobody is predicted to be scores zero until it is found, which never happens
+      in the same stage again.
+    - While stage 0 trains there is no memory, and Happy's classifier answers.
+"""
+
+import copy
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from goal.backbone.tail import ClsTail
+from goal.methods.base import LabelledStage, Outputs, Stage
+from goal.methods.happy import Happy, HappySettings
+from goal.methods.ridge_memory import RidgeMemory
+from goal.tokens import Tokens, TokenSource
+
+
+class DYDMSettings(HappySettings):
+    """Settings of DYDM.
+
+    Attributes:
+        memory_width: Width of the random projection.
+        gamma: Weight of the ridge.
+    """
+
+    memory_width: int = Field(default=3000, gt=0)
+    gamma: float = Field(default=0.1, gt=0)
+
+
+class DYDM(Happy):
+    """Happy's objective, with a second opinion that has the last word."""
+
+    Settings = DYDMSettings
+    settings: DYDMSettings
+    anchored: Tensor  # whether the anchor holds the tail of stage 0 already
+
+    def __init__(self, settings: DYDMSettings, tail: ClsTail, rng: torch.Generator) -> None:
+        super().__init__(settings, tail, rng)
+        self.anchor = copy.deepcopy(tail).requires_grad_(False)
+        self.memory = RidgeMemory(tail.width, settings.memory_width, settings.gamma, rng)
+        self.register_buffer("anchored", torch.tensor(False))
+
+    def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:
+        """Keep the tail that stage 0 trained, for ever, before it moves on."""
+        super().begin_stage(stage, rng)
+        if stage.index > 0 and not bool(self.anchored):
+            self.anchor.load_state_dict(self.tail.state_dict())
+            self.anchored.fill_(True)
+
+    def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
+        """Measure prototypes as Happy does, and take the stage's classes into memory."""
+        outputs, stable = self._look(stage.tokens)
+        self.remember(stage, outputs)
+        if isinstance(stage, LabelledStage):
+            classes = stage.labels.to(stable.device)
+        else:
+            assert outputs.scores is not None
+            classes = outputs.scores.argmax(dim=1)
+        mine = classes >= stage.num_known
+        self.memory.learn(stable[mine], classes[mine], stage.num_seen)
+
+    def infer(self, tokens: Tokens) -> Outputs:
+        """Compute features and embeddings of the discovery branch, and scores by the memory."""
+        outputs = super().infer(tokens)
+        if not self.memory.num_classes:
+            return outputs
+        return Outputs(outputs.features, self.memory(self._stable(tokens)), outputs.embeddings)
+
+    def _stable(self, tokens: Tokens) -> Tensor:
+        """Unit features of the stage-0 tail."""
+        tail = self.anchor if bool(self.anchored) else self.tail
+        return F.normalize(tail(tokens), dim=1)
+
+    @torch.no_grad()
+    def _look(self, tokens: TokenSource, batch_size: int = 512) -> tuple[Outputs, Tensor]:
+        """What the discovery branch makes of all images, and their stable features."""
+        parts = torch.arange(len(tokens)).split(batch_size)
+        clean = [tokens.clean(part).to(self.anchored.device) for part in parts]
+        outputs = Outputs.cat([super(DYDM, self).infer(part) for part in clean])
+        return outputs, torch.cat([self._stable(part) for part in clean])

@@ -1,0 +1,261 @@
+"""FRoST: feature replay, distillation and self-training (Roy et al., ECCV 2022).
+
+    stage 0:  L = CE
+    stage t:  L = BCE(pairs of the fresh head) + 25 ramp MSE(views) + 0.01 ramp CE(joint, fresh)
+                  + CE(replayed features) + 10 |f - f_previous|^2
+
+A fresh head with one output per new class learns from pairs: two images belong together if the
+same feature dimensions are largest for both. The joint head over all classes copies the fresh
+head's labels, shifted behind the known classes, and rehearses known ones on features drawn from
+their Gaussians. Only the joint head predicts; the fresh one is dropped with its stage.
+
+Deviation: points the source leaves open, or where this protocol differs.
+    - The original drops known images by their true label. No label may be read here, so every
+      image of the stage goes through every term, and known ones teach the new heads, too.
+    - Both heads are linear on unit features, as is everything here, at a temperature of 0.1: the
+      original's features have no fixed length. "-1" for new biases is one unit of logits. Weights
+      start at random and short, so that at first all new classes are about equally likely.
+    - Consistency covers both heads; each view learns the pseudo-label of that view.
+    - The ramp lasts three quarters of the stage, the share of the published runs.
+    - Replay keeps a diagonal variance per class, in the space of unit features. Gaussians of known
+      classes never change; those of new classes come from the joint head's predictions, and a
+      class that nobody is predicted to be takes its weight's direction and the mean variance.
+    - Two heads are rows of one matrix: the fresh rows come last, and exist within a stage only.
+"""
+
+import copy
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from goal.backbone.tail import ClsTail
+from goal.clustering import class_means
+from goal.losses.pairwise import consistency, pairwise_bce, ramp_up, rank_statistics
+from goal.losses.retention import feature_distillation
+from goal.methods.base import (
+    Batch,
+    LabelledBatch,
+    LabelledStage,
+    Method,
+    MethodSettings,
+    Outputs,
+    Stage,
+    infer_all,
+)
+from goal.tokens import Tokens
+
+SHORT = 0.1  # length of a new row of weights
+
+
+class FRoSTSettings(MethodSettings):
+    """Settings of FRoST.
+
+    Attributes:
+        top_dimensions: Feature dimensions that must coincide for a positive pair.
+        consistency_weight: Weight of the views' consistency, once ramped up.
+        pseudo_label_weight: Weight of the joint head's pseudo-labels, once ramped up.
+        ramp_share: Share of a stage's epochs in which both ramp up.
+        replay_weight: Weight of the replayed features.
+        replay_per_class: Features replayed per known class and step.
+        distillation_weight: Weight of feature distillation from the previous stage.
+        temperature: Temperature of both heads.
+    """
+
+    top_dimensions: int = Field(default=5, gt=0)
+    consistency_weight: float = Field(default=25.0, ge=0)
+    pseudo_label_weight: float = Field(default=0.01, ge=0)
+    ramp_share: float = Field(default=0.75, ge=0, le=1)
+    replay_weight: float = Field(default=1.0, ge=0)
+    replay_per_class: int = Field(default=2, gt=0)
+    distillation_weight: float = Field(default=10.0, ge=0)
+    temperature: float = Field(default=0.1, gt=0)
+
+
+class ClassGaussians(nn.Module):
+    """What is kept of past classes: the mean and the variance of each one's features."""
+
+    means: Tensor
+    variances: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("means", torch.empty(0, width))
+        self.register_buffer("variances", torch.empty(0, width))
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+    def remember(self, features_ND: Tensor, classes_N: Tensor, instead_KD: Tensor) -> None:
+        """Append K classes, of which image n has number ``classes_N[n]``.
+
+        Those without images take their row of `instead_KD` as their mean, and the mean variance
+        of all classes that have some.
+        """
+        count = len(instead_KD)
+        means = class_means(features_ND, classes_N, count)
+        variances = class_means((features_ND - means[classes_N]).square(), classes_N, count)
+        found = torch.bincount(classes_N, minlength=count) > 0
+        measured = torch.cat([self.variances, variances[found]])
+        usual = measured.mean(dim=0) if len(measured) else torch.zeros_like(means[0])
+        self.means = torch.cat([self.means, torch.where(found[:, None], means, instead_KD)])
+        self.variances = torch.cat(
+            [self.variances, torch.where(found[:, None], variances, usual.expand_as(variances))]
+        )
+
+    def sample(self, per_class: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draw features of every class, (K x per_class, D), and their classes."""
+        classes = torch.arange(len(self), device=self.means.device).repeat_interleave(per_class)
+        noise = torch.randn(len(classes), self.means.shape[1], generator=rng).to(self.means)
+        return self.means[classes] + self.variances[classes].sqrt() * noise, classes
+
+
+class TwoHeads(nn.Module):
+    """A linear joint head over all classes and, within a stage, a fresh one over its new classes.
+
+    Both are rows of one matrix, the fresh ones last.
+    """
+
+    fresh: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(0, width))
+        self.bias = nn.Parameter(torch.empty(0))
+        self.register_buffer("fresh", torch.zeros((), dtype=torch.int64))
+
+    @property
+    def num_classes(self) -> int:
+        """Classes of the joint head."""
+        return len(self.bias) - int(self.fresh)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores of the joint head, (N, K), and of the fresh one, (N, K_new)."""
+        scores = F.linear(features, self.weight, self.bias)
+        return scores[:, : self.num_classes], scores[:, self.num_classes :]
+
+    def grow(self, count: int, first_bias: float, fresh: int, rng: torch.Generator) -> None:
+        """Append classes to the joint head, and a fresh head behind it, all of random weights."""
+        rows = torch.randn(count + fresh, self.weight.shape[1], generator=rng).to(self.weight)
+        rows = SHORT * F.normalize(rows, dim=1)
+        biases = self.bias.new_tensor([first_bias] * count + [0.0] * fresh)
+        self.weight = nn.Parameter(torch.cat([self.weight.detach(), rows]))
+        self.bias = nn.Parameter(torch.cat([self.bias.detach(), biases]))
+        self.fresh = torch.full_like(self.fresh, fresh)
+
+    def drop_fresh(self) -> None:
+        """Forget the fresh head."""
+        kept = self.num_classes
+        self.weight = nn.Parameter(self.weight.detach()[:kept].clone())
+        self.bias = nn.Parameter(self.bias.detach()[:kept].clone())
+        self.fresh = torch.zeros_like(self.fresh)
+
+
+class FRoST(Method):
+    """Pairs teach the fresh head, the fresh head teaches the joint one."""
+
+    Settings = FRoSTSettings
+    base_keys = frozenset({"temperature"})
+    ramp: Tensor
+
+    def __init__(self, settings: FRoSTSettings, tail: ClsTail) -> None:
+        super().__init__(tail)
+        self.settings = settings
+        self.heads = TwoHeads(tail.width)
+        self.gaussians = ClassGaussians(tail.width)
+        self.teacher = copy.deepcopy(tail).requires_grad_(False)
+        self.register_buffer("ramp", torch.zeros(()))
+
+    @classmethod
+    def build(
+        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+    ) -> Self:
+        """Construct; capacity does not matter, since the heads grow."""
+        assert isinstance(settings, FRoSTSettings)
+        return cls(settings, tail)
+
+    @property
+    def num_classes(self) -> int:
+        """Classes of the joint head."""
+        return self.heads.num_classes
+
+    def infer(self, tokens: Tokens) -> Outputs:
+        """Compute features, and scores by the joint head."""
+        features = F.normalize(self.tail(tokens), dim=1)
+        return Outputs(features, self.heads(features)[0])
+
+    # -- stages -----------------------------------------------------------------------------------
+
+    def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:
+        """Keep the previous tail; grow the joint head, and put a fresh one beside it."""
+        self.teacher.load_state_dict(self.tail.state_dict())
+        if stage.index == 0:
+            self.heads.grow(stage.num_new, 0.0, 0, rng)
+        else:
+            lowest = float(self.heads.bias.detach().min())
+            below = lowest - self.settings.temperature  # one unit of logits
+            self.heads.grow(stage.num_new, below, stage.num_new, rng)
+
+    def begin_epoch(self, stage: Stage, epoch: int, rng: torch.Generator) -> None:
+        """Raise the weights of consistency and pseudo-labels."""
+        if stage.index > 0:
+            self.ramp.fill_(ramp_up(epoch, self.settings.ramp_share * stage.epochs))
+
+    def losses(self, batch: Batch, rng: torch.Generator) -> dict[str, Tensor]:
+        """Cross-entropy for labelled batches, the objective above for all others."""
+        features = F.normalize(self.tail(Tokens.cat([batch.first, batch.second])), dim=1)
+        joint, fresh = self.heads(features)
+        if isinstance(batch, LabelledBatch):
+            return {"classification": self._cross_entropy(joint, batch.labels.repeat(2))}
+        return self._discovery(features, joint, fresh) | self._retention(batch, features, rng)
+
+    def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
+        """Drop the fresh head; measure the Gaussians of the stage's classes."""
+        self.heads.drop_fresh()
+        outputs = infer_all(self, stage.tokens)
+        assert outputs.scores is not None
+        if isinstance(stage, LabelledStage):
+            classes = stage.labels.to(outputs.features.device)
+        else:
+            classes = outputs.scores.argmax(dim=1) - stage.num_known
+        mine = classes >= 0
+        weights = F.normalize(self.heads.weight.detach()[stage.num_known :], dim=1)
+        self.gaussians.remember(outputs.features[mine], classes[mine], weights)
+
+    # -- terms ------------------------------------------------------------------------------------
+
+    def _discovery(self, features: Tensor, joint: Tensor, fresh: Tensor) -> dict[str, Tensor]:
+        """Pairs, consistency and pseudo-labels; the first views are above the second ones."""
+        s = self.settings
+        first, second = (fresh / s.temperature).softmax(dim=1).chunk(2)
+        alike = rank_statistics(features[: len(first)], s.top_dimensions)
+        agreeing = consistency(first, second)
+        agreeing = agreeing + consistency(*(joint / s.temperature).softmax(dim=1).chunk(2))
+        shifted = fresh.argmax(dim=1) + joint.shape[1] - fresh.shape[1]
+        copied = self._cross_entropy(joint, shifted)
+        return {
+            "pairs": pairwise_bce(first, second, alike),
+            "consistency": s.consistency_weight * self.ramp * agreeing,
+            "pseudo_labels": s.pseudo_label_weight * self.ramp * copied,
+        }
+
+    def _retention(self, batch: Batch, features: Tensor, rng: torch.Generator) -> dict[str, Tensor]:
+        """Replay of known classes in the joint head, and distillation of features."""
+        s = self.settings
+        replayed, classes = self.gaussians.sample(s.replay_per_class, rng)
+        kept = self._cross_entropy(self.heads(replayed)[0], classes)
+        with torch.no_grad():
+            previous = self.teacher(Tokens.cat([batch.first, batch.second]))
+        near = feature_distillation(features, F.normalize(previous, dim=1))
+        return {"replay": s.replay_weight * kept, "distillation": s.distillation_weight * near}
+
+    def _cross_entropy(self, scores: Tensor, classes: Tensor) -> Tensor:
+        return F.cross_entropy(scores / self.settings.temperature, classes)
+
+    # -- diagnostics ------------------------------------------------------------------------------
+
+    def weights(self) -> Tensor:
+        """Weights of the joint head, without its biases."""
+        return self.heads.weight.detach()[: self.num_classes]

@@ -1,0 +1,196 @@
+"""GM: grow and merge (Zhang et al., NeurIPS 2022).
+
+    stage 0:  L = (1 - lambda) InfoNCE + lambda SupCon + CE
+    grow:     L = BCE(pairs) + CE(pseudo-labels) + MSE(views)   on the novel part of the stage
+                  + InfoNCE;                        static <- 0.99 static + 0.01 dynamic
+    merge:    the static branch takes over, the new heads join the known ones, and
+              L = CE(features drawn from the Gaussians of all classes)
+
+The dynamic branch is free to learn what is new and may forget what is known; the static branch
+carries the known classes and follows it slowly. Which images are novel is decided before the
+stage: those whose largest cosine to any class prototype belongs to the lower part of a
+two-component mixture.
+
+Deviation: points the source leaves open.
+    - The published split knows the ratio of novel images; a mixture stands in for it.
+    - The self-supervised learning that shall keep features diverse is InfoNCE on a projector, as
+      in every method here, on all images; stage 0 is that of the other methods, too.
+    - A stage's epochs are divided between the phases, half and half (`grow_share`).
+    - The static branch follows once per epoch. Once per step it would be the dynamic branch of a
+      hundred steps ago, which on large data is a few epochs: nothing static about it.
+    - New heads start from the k-means centroids of the novel part, and these clusters are the
+      pseudo-labels: the heads' own choices, made again and again, confirm themselves until one head
+      has them all. The heads are rows of the classifier from the start of the stage on; while they
+      grow they compete with each other only, and when they join the known ones they start again
+      from the means of their classes in the static branch.
+    - Pairs are alike by rank statistics of the dynamic features.
+    - Gaussians (this is the variant without exemplars) have a diagonal variance and live in the
+      space of unit features. Those of new classes come from the merged branch's features and the
+      dynamic branch's labels of the novel part.
+    - Rehearsal runs in both phases: while new heads grow, it keeps the known ones in place.
+    - All weights are 1. After a stage one branch is left, and the next dynamic branch starts there.
+"""
+
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from goal.backbone.tail import ClsTail
+from goal.clustering import kmeans, split_high
+from goal.losses.pairwise import consistency, pairwise_bce, rank_statistics
+from goal.methods.base import (
+    Batch,
+    LabelledBatch,
+    LabelledStage,
+    MethodSettings,
+    Stage,
+    infer_all,
+)
+from goal.methods.frost import ClassGaussians
+from goal.methods.heads import random_directions
+from goal.methods.parametric import BASE_KEYS, Parametric, ParametricSettings
+
+
+class GMSettings(ParametricSettings):
+    """Settings of GM.
+
+    Attributes:
+        grow_share: Share of a stage's epochs that grows; the rest merges.
+        top_dimensions: Feature dimensions that must coincide for a positive pair.
+        pair_weight: Weight of the pairs.
+        pseudo_label_weight: Weight of the pseudo-labels.
+        consistency_weight: Weight of the views' consistency.
+        contrast_weight: Weight of InfoNCE while growing.
+        momentum: What the static branch keeps of itself in each epoch of growth.
+        replay_per_class: Features drawn per class and step.
+    """
+
+    grow_share: float = Field(default=0.5, gt=0, le=1)
+    top_dimensions: int = Field(default=5, gt=0)
+    pair_weight: float = Field(default=1.0, ge=0)
+    pseudo_label_weight: float = Field(default=1.0, ge=0)
+    consistency_weight: float = Field(default=1.0, ge=0)
+    contrast_weight: float = Field(default=1.0, gt=0)
+    momentum: float = Field(default=0.99, ge=0, le=1)
+    replay_per_class: int = Field(default=2, gt=0)
+
+
+class GM(Parametric):
+    """A dynamic tail that grows, and a static one, kept as one vector, that it merges into."""
+
+    Settings = GMSettings
+    base_family = "supervised"
+    base_keys = BASE_KEYS - {"teacher_temperature"}
+    static: Tensor  # what trains in the tail, averaged over the epochs of a stage, as one vector
+    named: Tensor  # per image of the stage: its new class (from 0) if it counts as novel, else -1
+
+    def __init__(self, settings: GMSettings, tail: ClsTail, rng: torch.Generator) -> None:
+        super().__init__(settings, tail, rng)
+        self.settings = settings
+        self.gaussians = ClassGaussians(tail.width)
+        self.register_buffer("static", torch.empty(0))
+        self.register_buffer("named", torch.empty(0, dtype=torch.int64))
+
+    @classmethod
+    def build(
+        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+    ) -> Self:
+        """Construct; capacity does not matter, since the classifier grows."""
+        assert isinstance(settings, GMSettings)
+        return cls(settings, tail, rng)
+
+    @property
+    def growing(self) -> bool:
+        """Whether the stage's classes still wait for the merge, which gives them Gaussians."""
+        return len(self.gaussians) < self.num_classes
+
+    # -- stages -----------------------------------------------------------------------------------
+
+    def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:
+        """Split off the novel part, append a head per cluster of it, free the dynamic branch."""
+        if stage.index == 0:
+            super().begin_stage(stage, rng)
+            return
+        features = infer_all(self, stage.tokens).features
+        known = F.normalize(self.gaussians.means, dim=1)
+        novel = split_high(1 - (features @ known.T).amax(dim=1), rng)
+        clusters = min(stage.num_new, int(novel.sum()))
+        labels, centres = kmeans(features[novel], clusters, rng)
+        spare = random_directions(features, known, stage.num_new - clusters, rng)
+        self.classifier.grow(torch.cat([F.normalize(centres, dim=1), spare]))
+        self.named = torch.full((len(features),), -1, device=features.device)
+        self.named[novel] = labels
+        self.static = nn.utils.parameters_to_vector(self._dynamic()).detach()
+
+    def begin_epoch(self, stage: Stage, epoch: int, rng: torch.Generator) -> None:
+        """Let the static branch follow what the last epoch grew; merge when it is time."""
+        if epoch > 0 and stage.index > 0 and self.growing:
+            self._follow()
+            if epoch >= self.settings.grow_share * stage.epochs:
+                self._merge(stage)
+
+    def losses(self, batch: Batch, rng: torch.Generator) -> dict[str, Tensor]:
+        """The base objective for labelled batches; the terms of the current phase for others."""
+        if isinstance(batch, LabelledBatch):
+            views = self.see(batch)
+            terms = self.base_contrast(views, batch.labels)
+            terms["classification"] = self.cross_entropy(views.scores, batch.labels.repeat(2))
+            return terms
+        drawn, classes = self.gaussians.sample(self.settings.replay_per_class, rng)
+        rehearsal = {"replay": self.cross_entropy(self.classifier(drawn), classes)}
+        return rehearsal | self._growth(batch) if self.growing else rehearsal
+
+    def _growth(self, batch: Batch) -> dict[str, Tensor]:
+        """InfoNCE; on novel images also pairs, pseudo-labels and consistency of the new heads."""
+        s, views = self.settings, self.see(batch)
+        terms = {"contrast": s.contrast_weight * self.contrast(views)}
+        named = self.named[batch.positions].repeat(2)
+        novel = named >= 0
+        if bool(novel.any()):
+            scores = views.scores[novel, len(self.gaussians) :]
+            first, second = self.probabilities(scores).chunk(2)
+            alike = rank_statistics(views.features[novel][: len(first)], s.top_dimensions)
+            copied = self.cross_entropy(scores, named[novel])
+            terms["pairs"] = s.pair_weight * pairwise_bce(first, second, alike)
+            terms["pseudo_labels"] = s.pseudo_label_weight * copied
+            terms["consistency"] = s.consistency_weight * consistency(first, second)
+        return terms
+
+    def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
+        """Measure the Gaussians of base classes; merge what has not been merged yet."""
+        if isinstance(stage, LabelledStage):
+            features = infer_all(self, stage.tokens).features
+            weights = F.normalize(self.classifier.weight.detach(), dim=1)
+            self.gaussians.remember(features, stage.labels.to(features.device), weights)
+        elif self.growing:
+            self._follow()
+            self._merge(stage)
+
+    # -- the two branches -------------------------------------------------------------------------
+
+    def _dynamic(self) -> list[nn.Parameter]:
+        return [parameter for parameter in self.tail.parameters() if parameter.requires_grad]
+
+    def _follow(self) -> None:
+        """Move the static branch a little towards the dynamic one."""
+        dynamic = nn.utils.parameters_to_vector(self._dynamic()).detach()
+        self.static = self.static.lerp(dynamic, 1 - self.settings.momentum)
+
+    @torch.no_grad()
+    def _merge(self, stage: Stage) -> None:
+        """Name the novel part by the dynamic branch, then put the static one in its place."""
+        scores = infer_all(self, stage.tokens).scores
+        assert scores is not None
+        novel = self.named >= 0
+        named = scores[novel, stage.num_known :].argmax(dim=1)
+        dynamic = self._dynamic()
+        pieces = self.static.split([parameter.numel() for parameter in dynamic])
+        for parameter, piece in zip(dynamic, pieces, strict=True):
+            parameter.copy_(piece.view_as(parameter))
+        features = infer_all(self, stage.tokens).features[novel]
+        heads = self.classifier.weight[stage.num_known :]
+        self.gaussians.remember(features, named, F.normalize(heads, dim=1))
+        heads.copy_(F.normalize(self.gaussians.means[stage.num_known :], dim=1))
