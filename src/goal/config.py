@@ -87,12 +87,8 @@ class Settings(Section):
         return self.model_dump(mode="json")
 
     def identity(self) -> dict[str, Any]:
-        """Return what determines the result, less places and saving intervals, by dotted key."""
-        flat = flatten(self.plain())
-        dropped = {f"{section}.{key}" for section, keys in _NOT_IDENTITY.items() for key in keys}
-        if self.data.name == "folder":
-            dropped -= {"data.root"}  # there the place is the data
-        return {key: value for key, value in flat.items() if key not in dropped}
+        """Return what determines the result, by dotted key."""
+        return identity_of(self.plain())
 
     def hash(self) -> str:
         """Short hash of `identity`."""
@@ -133,6 +129,15 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+def identity_of(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of plain settings determines the result: no places, no saving intervals."""
+    flat = flatten(plain)
+    dropped = {f"{section}.{key}" for section, keys in _NOT_IDENTITY.items() for key in keys}
+    if flat.get("data.name") == "folder":
+        dropped -= {"data.root"}  # there the place is the data
+    return {key: value for key, value in flat.items() if key not in dropped}
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from goal.config import identity_of
 from goal.errors import GoalError
 from goal.report import published
 from goal.report.runs import RunRecord, load_run
@@ -89,10 +90,9 @@ def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
 
 
 def _settings_of(run: RunRecord) -> dict[str, Any]:
-    from goal.config import Settings
-
-    identity = Settings.parse(yaml.safe_load(run.settings)).identity()
-    identity.pop("seed")
+    """Read as plain values: a run of another version may have other keys."""
+    identity = identity_of(yaml.safe_load(run.settings))
+    identity.pop("seed", None)
     return identity
 
 
