@@ -70,7 +70,8 @@ def small_tail() -> ClsTail:
 def small_method(name: str, seed: int = 0, **overrides: object) -> Method:
     spec = METHODS[name]
     fields = spec.method.Settings.model_fields
-    sizes = {key: value for key, value in SMALL.items() if key in fields}
+    small = {**SMALL, "memory_width": 40}
+    sizes = {key: value for key, value in small.items() if key in fields}
     settings = spec.method.Settings.parse({"name": name, **spec.preset, **sizes, **overrides})
     rng = torch.Generator().manual_seed(seed)
     return spec.method.build(settings, small_tail(), CLASSES, rng).eval()

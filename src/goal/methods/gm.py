@@ -49,7 +49,7 @@ from goal.methods.base import (
     Stage,
     infer_all,
 )
-from goal.methods.frost import ClassGaussians
+from goal.methods.class_gaussians import ClassGaussians
 from goal.methods.heads import random_directions
 from goal.methods.parametric import BASE_KEYS, Parametric, ParametricSettings
 
@@ -135,10 +135,7 @@ class GM(Parametric):
     def losses(self, batch: Batch, rng: torch.Generator) -> dict[str, Tensor]:
         """The base objective for labelled batches; the terms of the current phase for others."""
         if isinstance(batch, LabelledBatch):
-            views = self.see(batch)
-            terms = self.base_contrast(views, batch.labels)
-            terms["classification"] = self.cross_entropy(views.scores, batch.labels.repeat(2))
-            return terms
+            return self.supervised_objective(self.see(batch), batch.labels)
         drawn, classes = self.gaussians.sample(self.settings.replay_per_class, rng)
         rehearsal = {"replay": self.cross_entropy(self.classifier(drawn), classes)}
         return rehearsal | self._growth(batch) if self.growing else rehearsal

@@ -192,6 +192,12 @@ class Parametric(Method):
         supervised = sup_con(first, second, labels, self.common.sup_con_temperature)
         return {"contrast": (1 - share) * self.contrast(views), "sup_contrast": share * supervised}
 
+    def supervised_objective(self, views: Views, labels: Tensor) -> dict[str, Tensor]:
+        """Both contrasts, and cross-entropy over both views."""
+        terms = self.base_contrast(views, labels)
+        terms["classification"] = self.cross_entropy(views.scores, labels.repeat(2))
+        return terms
+
     def cross_entropy(self, scores: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of cosines at the student's temperature."""
         return F.cross_entropy(scores / self.common.student_temperature, labels)

@@ -175,10 +175,7 @@ class VBCGCD(Parametric):
     def losses(self, batch: Batch, rng: torch.Generator) -> dict[str, Tensor]:
         """Contrast and cross-entropy of a labelled batch."""
         assert isinstance(batch, LabelledBatch)
-        views = self.see(batch)
-        terms = self.base_contrast(views, batch.labels)
-        terms["classification"] = self.cross_entropy(views.scores, batch.labels.repeat(2))
-        return terms
+        return self.supervised_objective(self.see(batch), batch.labels)
 
     def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Fit PCA and the Gaussians of base classes, or discover those of new ones."""
