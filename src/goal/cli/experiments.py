@@ -19,7 +19,7 @@ from goal.errors import GoalError
 def demo(*, out: Path = Path("runs/demo"), seed: int = 0) -> None:
     """Run GOAL on embedded digits: 4 labelled classes, then 3 stages of 2 new ones.
 
-    Beside it runs the floor, k-means on the frozen backbone. Takes about a minute and ends with a
+    Beside it runs the floor, k-means on the frozen backbone. Takes half a minute and ends with a
     table and a report to open in a browser.
 
     Args:

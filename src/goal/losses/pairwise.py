@@ -11,7 +11,7 @@ _TINY = 1e-6
 
 
 def rank_statistics(features_BD: Tensor, top: int) -> Tensor:
-    """Decide which pairs are alike (Han et al., AutoNovel, ICLR 2020, section 2.2; also FRoST).
+    """Decide which pairs are alike (Han et al., AutoNovel, ICLR 2020; also FRoST).
 
     ``s_ij = 1 if top_k(f_i) = top_k(f_j) else 0``: a pair is positive if the same k dimensions are
     largest for both images, whatever their order. Largest in value: AutoNovel's features follow a
@@ -31,7 +31,7 @@ def rank_statistics(features_BD: Tensor, top: int) -> Tensor:
 
 
 def pairwise_bce(first_BC: Tensor, second_BC: Tensor, targets_BB: Tensor) -> Tensor:
-    """Binary cross-entropy of "both images have the same class" (AutoNovel, section 2.2).
+    """Binary cross-entropy of "both images have the same class" (AutoNovel).
 
     ``-mean_ij [s_ij log <p_i, q_j> + (1 - s_ij) log(1 - <p_i, q_j>)]``: the inner product of image
     i's prediction p in one view and image j's prediction q in the other is the probability that
@@ -47,7 +47,7 @@ def pairwise_bce(first_BC: Tensor, second_BC: Tensor, targets_BB: Tensor) -> Ten
 
 
 def consistency(first_BC: Tensor, second_BC: Tensor) -> Tensor:
-    """Mean squared difference of the two views' predictions, over all entries (AutoNovel, 2.3).
+    """Mean squared difference of the two views' predictions, over all entries (AutoNovel).
 
     ``mean_ic (p_ic - q_ic)^2``; both views get a gradient.
     """
