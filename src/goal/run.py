@@ -33,6 +33,7 @@ from goal.evaluation import evaluate, judge_confident_set
 from goal.methods import METHODS
 from goal.methods.base import LabelledStage, Method, Stage, restore
 from goal.metrics import StageScore, summarise
+from goal.necks import fit_neck
 from goal.progress import Reporter
 from goal.protocol import Stage as StageIds
 from goal.protocol import build_stages, class_order, targets
@@ -154,7 +155,11 @@ class _Run:
         )
         backbone = load_backbone(s.backbone)
         device = torch.device(s.device)
-        self.bank = TokenBank(backbone.trunk.to(device), s.transform, s.bank, self.reporter)
+        trunk = backbone.trunk.to(device)
+        if trunk.neck is not None:
+            base = self.stages[0].train_ids
+            fit_neck(trunk, self.dataset.train, base, s.transform, s.bank, self.reporter)
+        self.bank = TokenBank(trunk, s.transform, s.bank, self.reporter)
         self.method: Method = pick(METHODS, s.method.name, "method").method.build(
             s.method, backbone.tail, self.stages[-1].num_seen, stream(s.seed, "method")
         )

@@ -66,6 +66,7 @@ def resnet() -> Any:
 def random_model(build: Callable[[], Any]) -> Any:
     """A model whose every weight and running statistic is random."""
     with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
         model: nn.Module = build()
     rng = torch.Generator().manual_seed(1)
     with torch.no_grad():

@@ -1,10 +1,13 @@
 """The CLS tail against the full transformers model: outputs and gradients."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from sklearn.decomposition import PCA
 from torch import Tensor, nn
 from transformers import (
     Dinov2Config,
@@ -19,6 +22,7 @@ from transformers import (
 
 from goal.backbone import Backbone, BackboneSettings
 from goal.backbone.trunk import split
+from goal.errors import GoalError
 
 SIZES = [(32, 2, 4, 3, 16), (48, 3, 3, 2, 32)]  # width, depth, heads, batch, image size
 
@@ -67,13 +71,28 @@ def dinov2_registers(width: int, depth: int, heads: int, image: int) -> Any:
     )
 
 
-def shaken(model: nn.Module) -> Any:
-    """Random weights everywhere, also where initialisation has ones and zeros."""
+def shaken(build: Callable[[], nn.Module]) -> Any:
+    """A seeded model: random weights also where initialisation has ones and zeros."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = build()
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+        for buffer in model.buffers():
+            if buffer.is_floating_point():
+                buffer.add_(0.1 * torch.rand(buffer.shape, generator=generator))
     return model.eval()
+
+
+def small_vit() -> Any:
+    return vit(32, 2, 4, 16)
+
+
+def small_resnet() -> Any:
+    config = ResNetConfig(embedding_size=8, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1])
+    return ResNetModel(config)
 
 
 def cut(model: nn.Module) -> Backbone:
@@ -97,9 +116,7 @@ def full_cls(model: Any, images: Tensor) -> Tensor:
 def test_equals_the_full_model(
     build: Any, width: int, depth: int, heads: int, batch: int, image: int
 ) -> None:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = shaken(build(width, depth, heads, image))
+    model = shaken(lambda: build(width, depth, heads, image))
     backbone = cut(model)
     images = pixels(batch, image)
     target = torch.randn(batch, width, generator=torch.Generator().manual_seed(1))
@@ -142,7 +159,7 @@ def test_equals_the_full_model(
 
 
 def test_final_norm_and_trunk_stay_frozen() -> None:
-    backbone = cut(shaken(vit(32, 2, 4, 16)))
+    backbone = cut(shaken(small_vit))
     assert not any(p.requires_grad for p in backbone.trunk.parameters())
     assert not any(p.requires_grad for p in backbone.tail.final_norm.parameters())
     backbone.tail(backbone.trunk(pixels(2, 16))).sum().backward()
@@ -151,7 +168,7 @@ def test_final_norm_and_trunk_stay_frozen() -> None:
 
 
 def test_other_input_size_interpolates_positions() -> None:
-    model = shaken(vit(32, 2, 4, 16))
+    model = shaken(small_vit)
     backbone = cut(model)
     images = pixels(2, 24)
     mean = torch.tensor((0.5, 0.4, 0.3)).view(1, 3, 1, 1)
@@ -163,19 +180,60 @@ def test_other_input_size_interpolates_positions() -> None:
 
 
 def test_convolutional_tail_starts_as_global_average_pooling() -> None:
-    config = ResNetConfig(embedding_size=8, hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1])
-    model = shaken(ResNetModel(config))
-    settings = BackboneSettings(tail_inner=16, tail_mlp=24, tail_heads=4)
-    backbone = split(copy.deepcopy(model), settings, (0.0,) * 3, (1.0,) * 3)
+    """In double precision, since folded batch norms round differently from unfolded ones."""
+    model = shaken(small_resnet).double()
+    backbone = resnet_backbone(model)
     images = pixels(2, 64)
-    feature_map = model(pixel_values=images.float() / 255).last_hidden_state
+    feature_map = model(pixel_values=images.double() / 255).last_hidden_state
     expected = feature_map.mean(dim=(2, 3))
-    assert torch.allclose(backbone.tail(backbone.trunk(images)), expected, atol=1e-6)
+    assert torch.allclose(backbone.tail(backbone.trunk(images)), expected, rtol=1e-9)
     assert backbone.trunk.token_shape(64) == (1 + feature_map[0, 0].numel(), 32)
 
 
+def test_folded_batch_norms_agree_in_single_precision_too() -> None:
+    model = shaken(small_resnet)
+    images = pixels(2, 64)
+    expected = model(pixel_values=images.float() / 255).last_hidden_state.flatten(2).mT
+    found = resnet_backbone(model).trunk.hidden(images)[:, 1:]
+    assert (found - expected).abs().max() < 1e-5 * expected.abs().max()
+
+
+def resnet_backbone(model: nn.Module, neck: int | None = None) -> Backbone:
+    settings = BackboneSettings(tail_inner=16, tail_mlp=24, tail_heads=4, neck=neck)
+    backbone = split(copy.deepcopy(model), settings, (0.0,) * 3, (1.0,) * 3)
+    dtype = next(model.parameters()).dtype
+    return Backbone(backbone.trunk.to(dtype), backbone.tail.to(dtype))
+
+
+def test_the_neck_projects_onto_the_principal_directions() -> None:
+    model = shaken(small_resnet).double()
+    backbone = resnet_backbone(model, neck=5)
+    with pytest.raises(GoalError, match="no neck has been fitted"):
+        backbone.trunk(pixels(1, 64))
+    rng = torch.Generator().manual_seed(0)
+    mixing = torch.randn(32, 32, generator=rng, dtype=torch.float64)
+    tokens = torch.randn(200, 32, generator=rng, dtype=torch.float64) @ mixing + 3
+    assert backbone.trunk.neck is not None
+    backbone.trunk.neck.fit(tokens)
+    expected = PCA(5, svd_solver="full").fit_transform(tokens.numpy())
+    found = backbone.trunk.neck(tokens).numpy()
+    signs = np.sign((found * expected).sum(axis=0))
+    assert np.allclose(found, expected * signs)
+    wide = resnet_backbone(model).trunk.hidden(pixels(2, 64))
+    cls = backbone.trunk(pixels(2, 64)).cls
+    assert torch.allclose(cls, backbone.trunk.neck(wide)[:, 0])
+    assert torch.allclose(backbone.tail(backbone.trunk(pixels(2, 64))), cls)
+
+
+@pytest.mark.parametrize(("build", "neck"), [(small_vit, 8), (small_resnet, 33)])
+def test_impossible_necks_are_refused(build: Callable[[], Any], neck: int) -> None:
+    settings = BackboneSettings(neck=neck, tail_inner=16, tail_heads=4)
+    with pytest.raises(GoalError, match=r"backbone\.neck"):
+        split(shaken(build), settings, (0.0,) * 3, (1.0,) * 3)
+
+
 def test_fingerprint_depends_on_every_trunk_weight_and_not_on_the_tail() -> None:
-    model = shaken(vit(32, 2, 4, 16))
+    model = shaken(small_vit)
     reference = cut(model).trunk.fingerprint()
     assert cut(model).trunk.fingerprint() == reference
     with torch.no_grad():

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from goal.backbone.neck import Neck
 from goal.backbone.tail import ClsTail, normalise, tail_from_layer, zero_started_tail
-from goal.errors import pick
+from goal.errors import GoalError, pick
 from goal.schema import Section
 from goal.tokens import Tokens
 
@@ -19,13 +22,16 @@ class BackboneSettings(Section):
     """Which network, and the size of the tail where none is pretrained.
 
     `name` is a hub id, a local transformers folder, an official DINO ``.pth`` file, or an
-    embedded backbone. `tail_inner`, `tail_mlp` and `tail_heads` hold for convolutional trunks.
+    embedded backbone. The rest holds for convolutional trunks: `tail_inner`, `tail_mlp` and
+    `tail_heads` size the tail, and `neck` projects their wide tokens onto so many principal
+    directions of the base images (None: no projection).
     """
 
     name: str = "facebook/dino-vitb16"
     tail_inner: int = 512
     tail_mlp: int = 1024
     tail_heads: int = 8
+    neck: int | None = Field(default=None, gt=0)
 
 
 class Trunk(nn.Module):
@@ -41,9 +47,11 @@ class Trunk(nn.Module):
         norm_eps: float,
         pixel_mean: Sequence[float],
         pixel_std: Sequence[float],
+        neck: Neck | None = None,
     ) -> None:
         super().__init__()
         self.model = model.eval().requires_grad_(False)
+        self.neck = neck
         self.norm_eps = norm_eps
         self._hidden_states = hidden_states
         self.register_buffer("mean", torch.tensor(pixel_mean).view(1, 3, 1, 1))
@@ -52,8 +60,14 @@ class Trunk(nn.Module):
     @torch.no_grad()
     def forward(self, pixels: Tensor) -> Tokens:
         """Run the trunk on uint8 pixels (B, 3, S, S)."""
-        scaled = (pixels.to(self.mean.device, torch.float32) / 255 - self.mean) / self.std
-        return normalise(self._hidden_states(self.model, scaled), self.norm_eps)
+        hidden = self.hidden(pixels)
+        return normalise(hidden if self.neck is None else self.neck(hidden), self.norm_eps)
+
+    @torch.no_grad()
+    def hidden(self, pixels: Tensor) -> Tensor:
+        """Hidden states of uint8 pixels, CLS first, (B, n, D), before neck and normalisation."""
+        scaled = (pixels.to(self.mean.device, self.mean.dtype) / 255 - self.mean) / self.std
+        return self._hidden_states(self.model, scaled)
 
     def token_shape(self, image_size: int) -> tuple[int, int]:
         """Tokens per image and their width, for square inputs of `image_size`."""
@@ -91,8 +105,14 @@ def split(
 ) -> Backbone:
     """Cut a transformers model into a frozen trunk and a trainable tail."""
     cut = pick(_CUTS, model.config.model_type, "backbone architecture")
+    if settings.neck is not None and cut is not _cut_resnet:
+        raise GoalError(
+            f"backbone.neck narrows the tokens of convolutional trunks; the last block of a "
+            f"{model.config.model_type} is pretrained and needs them whole. Leave it unset."
+        )
     tail, hidden_states, eps = cut(model, settings)
-    return Backbone(Trunk(model, hidden_states, eps, pixel_mean, pixel_std), tail)
+    neck = None if settings.neck is None else Neck(model.config.hidden_sizes[-1], settings.neck)
+    return Backbone(Trunk(model, hidden_states, eps, pixel_mean, pixel_std, neck), tail)
 
 
 _Cut = tuple[ClsTail, Callable[[Any, Tensor], Tensor], float]
@@ -138,8 +158,10 @@ def _plain_hidden(model: Any, pixels: Tensor) -> Tensor:
 
 
 def _cut_resnet(model: Any, settings: BackboneSettings) -> _Cut:
+    _fold_batch_norms(model)
+    model.to(memory_format=torch.channels_last)
     tail = zero_started_tail(
-        width=model.config.hidden_sizes[-1],
+        width=settings.neck or model.config.hidden_sizes[-1],
         inner=settings.tail_inner,
         mlp_width=settings.tail_mlp,
         heads=settings.tail_heads,
@@ -148,8 +170,20 @@ def _cut_resnet(model: Any, settings: BackboneSettings) -> _Cut:
     return tail, _feature_map, 1e-6
 
 
+def _fold_batch_norms(model: nn.Module) -> None:
+    """Multiply the frozen batch norms into the convolutions before them: the same function."""
+    model.eval()
+    for module in list(model.modules()):
+        layers = dict(module.named_children())
+        convolution, norm = layers.get("convolution"), layers.get("normalization")
+        if isinstance(convolution, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+            module.convolution = fuse_conv_bn_eval(convolution, norm)
+            module.normalization = nn.Identity()
+
+
 def _feature_map(model: Any, pixels: Tensor) -> Tensor:
     """Feature map as tokens, their mean as CLS."""
+    pixels = pixels.contiguous(memory_format=torch.channels_last)
     tokens_BnD = model(pixel_values=pixels).last_hidden_state.flatten(2).transpose(1, 2)
     return torch.cat([tokens_BnD.mean(dim=1, keepdim=True), tokens_BnD], dim=1)
 
