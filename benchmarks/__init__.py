@@ -1,0 +1,1 @@
+"""Speed and accuracy, each a command that prints a table or a ratio."""

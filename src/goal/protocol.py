@@ -45,6 +45,8 @@ class ProtocolSettings(Section):
         no_repeats: Never give an unlabelled image twice; a class that runs out gives the rest.
         train_per_class: Keep at most so many training images per class (for short runs).
         test_per_class: Keep at most so many test images per class.
+        rehearsal: Instead of the experiment, run so many stages of a smaller one made of stage
+            0's images alone, to choose settings by (see `goal.rehearsal`); 0 is the real thing.
     """
 
     base_classes: int = Field(default=4, gt=0)
@@ -60,6 +62,7 @@ class ProtocolSettings(Section):
     no_repeats: bool = False
     train_per_class: int | None = Field(default=None, gt=0)
     test_per_class: int | None = Field(default=None, gt=0)
+    rehearsal: int = Field(default=0, ge=0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,6 +38,7 @@ from goal.progress import Reporter
 from goal.protocol import Stage as StageIds
 from goal.protocol import build_stages, class_order, targets
 from goal.randomness import stream
+from goal.rehearsal import rehearse
 from goal.shared_base import SharedBase, base_key, base_settings
 from goal.training import EpochRecord, StageTrainer
 
@@ -145,13 +146,15 @@ class _Run:
 
     def _prepare(self) -> None:
         s = self.settings
-        self.dataset = load_dataset(s.data, self.reporter)
+        self.dataset, protocol = load_dataset(s.data, self.reporter), s.protocol
+        if protocol.rehearsal:
+            self.dataset, protocol = rehearse(self.dataset, protocol)
         classes = len(self.dataset.class_names)
-        order = class_order(classes, s.protocol)
+        order = class_order(classes, protocol)
         self.train_targets = targets(self.dataset.train.labels, order)
         self.test_targets = targets(self.dataset.test.labels, order)
         self.stages = build_stages(
-            self.dataset.train.labels, self.dataset.test.labels, classes, s.protocol
+            self.dataset.train.labels, self.dataset.test.labels, classes, protocol
         )
         backbone = load_backbone(s.backbone)
         device = torch.device(s.device)
