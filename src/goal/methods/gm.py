@@ -2,8 +2,8 @@
 
     stage 0:  L = (1 - lambda) InfoNCE + lambda SupCon + CE
     grow:     L = BCE(pairs) + CE(pseudo-labels) + MSE(views)   on the novel part of the stage
-                  + InfoNCE;                        static <- 0.99 static + 0.01 dynamic
-    merge:    the static branch takes over, the new heads join the known ones, and
+                  + InfoNCE
+    merge:    static <- 0.99 static + 0.01 dynamic, the new heads join the known ones, and
               L = CE(features drawn from the Gaussians of all classes)
 
 The dynamic branch is free to learn what is new and may forget what is known; the static branch
@@ -16,8 +16,9 @@ Deviation: points the source leaves open.
     - The self-supervised learning that shall keep features diverse is InfoNCE on a projector, as
       in every method here, on all images; stage 0 is that of the other methods, too.
     - A stage's epochs are divided between the phases, half and half (`grow_share`).
-    - The static branch follows once per epoch. Once per step it would be the dynamic branch of a
-      hundred steps ago, which on large data is a few epochs: nothing static about it.
+    - The static branch follows once per stage, at the merge. Once per step it would be the dynamic
+      branch of a hundred steps ago: nothing static about it. Once per epoch it takes over a third
+      of it within 40 epochs, while the Gaussians of known classes stay behind.
     - New heads start from the k-means centroids of the novel part, and these clusters are the
       pseudo-labels: the heads' own choices, made again and again, confirm themselves until one head
       has them all. The heads are rows of the classifier from the start of the stage on; while they
@@ -64,7 +65,7 @@ class GMSettings(ParametricSettings):
         pseudo_label_weight: Weight of the pseudo-labels.
         consistency_weight: Weight of the views' consistency.
         contrast_weight: Weight of InfoNCE while growing.
-        momentum: What the static branch keeps of itself in each epoch of growth.
+        momentum: What the static branch keeps of itself when the dynamic one merges into it.
         replay_per_class: Features drawn per class and step.
     """
 
@@ -84,7 +85,7 @@ class GM(Parametric):
     Settings = GMSettings
     base_family = "supervised"
     base_keys = BASE_KEYS - {"teacher_temperature"}
-    static: Tensor  # what trains in the tail, averaged over the epochs of a stage, as one vector
+    static: Tensor  # what trains in the tail, as it was before the stage, as one vector
     named: Tensor  # per image of the stage: its new class (from 0) if it counts as novel, else -1
 
     def __init__(self, settings: GMSettings, tail: ClsTail, rng: torch.Generator) -> None:
@@ -126,11 +127,10 @@ class GM(Parametric):
         self.static = nn.utils.parameters_to_vector(self._dynamic()).detach()
 
     def begin_epoch(self, stage: Stage, epoch: int, rng: torch.Generator) -> None:
-        """Let the static branch follow what the last epoch grew; merge when it is time."""
-        if epoch > 0 and stage.index > 0 and self.growing:
-            self._follow()
-            if epoch >= self.settings.grow_share * stage.epochs:
-                self._merge(stage)
+        """Merge when it is time."""
+        grown = epoch > 0 and epoch >= self.settings.grow_share * stage.epochs
+        if grown and stage.index > 0 and self.growing:
+            self._merge(stage)
 
     def losses(self, batch: Batch, rng: torch.Generator) -> dict[str, Tensor]:
         """The base objective for labelled batches; the terms of the current phase for others."""
@@ -163,7 +163,6 @@ class GM(Parametric):
             weights = F.normalize(self.classifier.weight.detach(), dim=1)
             self.gaussians.remember(features, stage.labels.to(features.device), weights)
         elif self.growing:
-            self._follow()
             self._merge(stage)
 
     # -- the two branches -------------------------------------------------------------------------
@@ -171,19 +170,19 @@ class GM(Parametric):
     def _dynamic(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.tail.parameters() if parameter.requires_grad]
 
-    def _follow(self) -> None:
-        """Move the static branch a little towards the dynamic one."""
-        dynamic = nn.utils.parameters_to_vector(self._dynamic()).detach()
-        self.static = self.static.lerp(dynamic, 1 - self.settings.momentum)
-
     @torch.no_grad()
     def _merge(self, stage: Stage) -> None:
-        """Name the novel part by the dynamic branch, then put the static one in its place."""
+        """Name the novel part by the dynamic branch, then go on with the static one.
+
+        The static branch moves a little towards the dynamic one on that occasion.
+        """
         scores = infer_all(self, stage.tokens).scores
         assert scores is not None
         novel = self.named >= 0
         named = scores[novel, stage.num_known :].argmax(dim=1)
         dynamic = self._dynamic()
+        grown = nn.utils.parameters_to_vector(dynamic)
+        self.static = self.static.lerp(grown, 1 - self.settings.momentum)
         pieces = self.static.split([parameter.numel() for parameter in dynamic])
         for parameter, piece in zip(dynamic, pieces, strict=True):
             parameter.copy_(piece.view_as(parameter))
