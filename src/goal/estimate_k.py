@@ -7,6 +7,7 @@ Shapes: N images, D features, K known classes, C centres, R reduced features.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -239,7 +240,7 @@ def _valley(points_NR: Tensor, labels_N: Tensor, count: int) -> Tensor:
     if not pairs:
         return torch.tensor(1.5 * max(halves), dtype=torch.float64)
     candidates = sorted([*halves, *pairs])
-    middles = [(a + b) / 2 for a, b in zip(candidates[:-1], candidates[1:], strict=True)]
+    middles = [(a + b) / 2 for a, b in pairwise(candidates)]
     wrong = [sum(h > m for h in halves) + sum(p < m for p in pairs) for m in middles]
     best = [m for m, w in zip(middles, wrong, strict=True) if w == min(wrong)]
     return torch.tensor(best[len(best) // 2], dtype=torch.float64)
