@@ -153,9 +153,8 @@ def _axes(features_ND: Tensor, within_DD: Tensor) -> Tensor:
     scale = within.trace() / len(within)
     values, vectors = torch.linalg.eigh((1 - SHRINK) * within + SHRINK * scale * eye)
     rounding_DD = vectors / values.clamp_min(1e-12).sqrt()
-    points = features_ND @ rounding_DD
-    _, _, main = torch.linalg.svd(points - points.mean(dim=0), full_matrices=False)
-    return torch.as_tensor(rounding_DD @ main[:AXES].T)
+    _, main_DD = torch.linalg.eigh(torch.cov((features_ND @ rounding_DD).T))
+    return torch.as_tensor(rounding_DD @ main_DD[:, -AXES:])
 
 
 def _grow(points: Tensor, known: Tensor, most: int, rng: torch.Generator) -> list[Partition]:
