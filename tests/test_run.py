@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,17 @@ def test_writes_the_documented_files(finished: Path) -> None:
         base = stage["truth"] < 4
         identity = 100 * (stage["predictions"] == stage["truth"])[base].mean()
         assert record["base_identity"] == pytest.approx(identity)
+        right = stage["owner"][stage["predictions"]] == stage["truth"]
+        assert record["all"] == pytest.approx(100 * right.mean())
+        classes = record["num_known"] + record["num_new"]
+        assert stage["cosines_embeddings"].shape == (classes, classes)
+        assert len(stage["map_vertices"]) == classes
+        with zipfile.ZipFile(finished / "stages" / f"thumbnails-{record['stage']}.zip") as archive:
+            shown = {int(name.removesuffix(".webp")) for name in archive.namelist()}
+        assert shown <= set(stage["test_ids"].tolist())
+        assert bool(shown) == (record["stage"] > 0)
+    assert json.loads((finished / "classes.json").read_text())["names"][:4] == list("0123")
+    assert len(summary["stage_seconds"]) == 4
 
 
 def test_diagnostics_compare_the_confident_set_with_the_truth(finished: Path) -> None:

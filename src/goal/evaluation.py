@@ -16,10 +16,11 @@ from goal.tokens import TokenSource
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A stage's record for ``results.jsonl``, and the predictions behind it."""
+    """A stage's record for ``results.jsonl``, and what is behind it."""
 
     record: dict[str, Any]
     predictions: IntArray
+    outputs: Outputs
 
 
 def evaluate(
@@ -47,7 +48,8 @@ def evaluate(
     )
     record = asdict(score) | {"num_known": stage.num_known, "num_new": stage.num_new}
     record |= {"num_train": len(stage.train_ids)}
-    return Evaluation(record | _geometry(method, outputs, predictions, truth, stage), predictions)
+    record |= _geometry(method, outputs, predictions, truth, stage)
+    return Evaluation(record, predictions, outputs)
 
 
 def _geometry(

@@ -4,7 +4,8 @@ settings.yaml    every setting, resolved
 results.jsonl    one record per stage
 history.jsonl    the mean of every loss term, per epoch
 summary.json     averages, forgetting and discovery in all their forms, versions, times
-stages/*.npz     test predictions of each stage
+classes.json     names of the classes in the order of their appearance
+stages/          test predictions of each stage, and what the report shows of it
 checkpoint.pt    where to go on
 """
 
@@ -29,7 +30,7 @@ from goal.bank import TokenBank
 from goal.config import Settings, compose, difference, read_settings
 from goal.data import load_dataset
 from goal.errors import GoalError, pick
-from goal.evaluation import evaluate, judge_confident_set
+from goal.evaluation import Evaluation, evaluate, judge_confident_set
 from goal.methods import METHODS
 from goal.methods.base import LabelledStage, Method, Stage, restore
 from goal.metrics import StageScore, summarise
@@ -40,6 +41,7 @@ from goal.protocol import build_stages, class_order, targets
 from goal.randomness import stream
 from goal.rehearsal import rehearse
 from goal.shared_base import SharedBase, base_key, base_settings
+from goal.snapshot import gallery_images, snapshot, write_thumbnails
 from goal.training import EpochRecord, StageTrainer
 
 _VERSIONED = ("torch", "transformers", "numpy", "scipy", "scikit-learn")
@@ -114,6 +116,7 @@ class _Run:
         self._began = time.monotonic()
         self._saved = time.monotonic()
         self._best: dict[str, Any] | None = None
+        self._stage_seconds: list[float] = []
 
     def execute(self) -> dict[str, Any]:
         """Run the stages that are not done yet."""
@@ -127,6 +130,7 @@ class _Run:
         # Written only now: settings that cannot even start must not claim the folder.
         text = yaml.safe_dump(self.settings.plain(), sort_keys=False)
         files.write_text(self.folder / "settings.yaml", text)
+        files.write_json(self.folder / "classes.json", {"names": self.class_names})
         first, trainer_state = self._restore()
         for ids in self.stages[first:]:
             stage = self._stage(ids)
@@ -151,6 +155,7 @@ class _Run:
             self.dataset, protocol = rehearse(self.dataset, protocol)
         classes = len(self.dataset.class_names)
         order = class_order(classes, protocol)
+        self.class_names = [self.dataset.class_names[index] for index in order.tolist()]
         self.train_targets = targets(self.dataset.train.labels, order)
         self.test_targets = targets(self.dataset.test.labels, order)
         self.stages = build_stages(
@@ -244,23 +249,30 @@ class _Run:
         )
         marked = {"selection": self.settings.training.selection}
         self.records.append(found.record | trusted | marked)
-        self._write_predictions(ids, found.predictions)
+        self._stage_seconds.append(round(self._seconds() - sum(self._stage_seconds), 2))
+        self._write_stage(ids, found)
         self._save(ids.index, None)
         self.reporter.stage_done(self.records)
 
-    def _evaluate(self, ids: StageIds) -> Any:
+    def _evaluate(self, ids: StageIds) -> Evaluation:
         tokens = self.bank.open(self.dataset.test, ids.test_ids, augmented_views=False)
         truth = self.test_targets[ids.test_ids]
         return evaluate(self.method, tokens, truth, ids, self.stages[0].num_new)
 
     # -- files ------------------------------------------------------------------------------------
 
-    def _write_predictions(self, ids: StageIds, predictions: Any) -> None:
-        path = self.folder / "stages" / f"stage-{ids.index}.npz"
-        path.parent.mkdir(exist_ok=True)
+    def _write_stage(self, ids: StageIds, found: Evaluation) -> None:
+        """Write the stage's predictions, and what the report shows of it."""
+        folder = self.folder / "stages"
+        folder.mkdir(exist_ok=True)
         truth = self.test_targets[ids.test_ids]
-        with files.replacing(path) as stream_:
-            np.savez(stream_, test_ids=ids.test_ids, predictions=predictions, truth=truth)
+        arrays = {"test_ids": ids.test_ids, "predictions": found.predictions, "truth": truth}
+        arrays |= snapshot(self.method, found.outputs, found.predictions, truth, ids)
+        with files.replacing(folder / f"stage-{ids.index}.npz") as stream_:
+            np.savez(stream_, allow_pickle=False, **arrays)
+        shown = gallery_images(arrays, self.stages[0].num_new)
+        path = folder / f"thumbnails-{ids.index}.zip"
+        write_thumbnails(path, self.dataset.test, ids.test_ids, shown, self.reporter)
 
     def _save(self, index: int, trainer: dict[str, Any] | None) -> None:
         """Write the checkpoint, then the files that follow from it."""
@@ -272,6 +284,7 @@ class _Run:
             "records": json.dumps(self.records),
             "history": json.dumps(self.history),
             "seconds": self._seconds(),
+            "stage_seconds": self._stage_seconds,
         }
         checkpoint.save(self.folder / "checkpoint.pt", state)
         self._saved = time.monotonic()
@@ -286,6 +299,7 @@ class _Run:
         restore(self.method, state["method"])
         self.records, self.history = json.loads(state["records"]), json.loads(state["history"])
         self._seconds_before, self._best = state["seconds"], state["best"]
+        self._stage_seconds = state.get("stage_seconds", [])
         self._write_journals()
         if state["trainer"] is None:
             return state["stage"] + 1, None
@@ -312,6 +326,7 @@ class _Run:
             "selection": self.settings.training.selection,
             **summarise(scores),
             "wall_seconds": round(self._seconds(), 1),
+            "stage_seconds": self._stage_seconds,
             "settings_hash": self.settings.hash(),
             "versions": {"goal": __version__, "python": platform.python_version()}
             | {name: version(name) for name in _VERSIONED},
