@@ -1,14 +1,21 @@
 """The report page: says what it must, shows names as text, asks nothing of the network."""
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from goal.cli import main
 from goal.errors import GoalError
 from goal.report.page import write_report
-from tests.report.runs import write_run
+from tests.report.runs import write_pictures, write_run
+
+VOID = {"meta", "img", "br"}
+ATTACK = "</script><script>alert(1)</script>"
 
 
 class Balanced(HTMLParser):
@@ -19,14 +26,16 @@ class Balanced(HTMLParser):
         self.open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in {"meta", "line", "circle", "polyline"} or tag == "circle":
+        if tag not in VOID:
             self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        return
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
+
+
+def data_of(page: str) -> Any:
+    (text,) = re.findall(r"<script type='application/json' id='data'>(.*?)</script>", page)
+    return json.loads(text)
 
 
 def test_page_is_whole_and_self_contained(tmp_path: Path) -> None:
@@ -36,21 +45,64 @@ def test_page_is_whole_and_self_contained(tmp_path: Path) -> None:
     parser = Balanced()
     parser.feed(page)
     assert parser.open == []
-    assert not re.search(r"(src|href)\s*=|https?://|@import|url\(", page)
+    links = re.findall(r"(?:src|href)=|https?://[\w./-]*|@import|url\(", page)
+    assert set(links) <= {"http://www.w3.org/2000/svg"}  # a name, never fetched
     assert "70.0%" in page and "goal, seed 0" in page and "kmeans, seed 0" in page
 
 
-def test_names_are_text(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "a", [90.0, 80.0])
-    summary = folder / "summary.json"
-    attack = "<script>alert(1)</script>"
-    summary.write_text(summary.read_text().replace("facebook/dino-vitb16", attack))
+def test_seeds_are_averaged_and_published_rows_keep_their_convention(tmp_path: Path) -> None:
+    five = [90.0, 80.0, 70.0, 60.0, 50.0, 40.0]
+    write_run(tmp_path / "runs" / "a", five)
+    write_run(tmp_path / "runs" / "b", [value + 2 for value in five], seed=1)
+    with pytest.raises(SystemExit, match="0"):
+        main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "report.html")])
+    (benchmark,) = data_of((tmp_path / "report.html").read_text())["benchmarks"]
+    (group,) = benchmark["groups"]
+    assert group["seeds"] == [0, 1]
+    assert group["stages"][1]["all"] == [81.0, pytest.approx(2**0.5, abs=1e-3)]
+    assert group["stages"][0]["novel"] is None
+    assert group["paper"]["convention"] == "base/novel"
+    assert group["paper"]["stages"][4] == {"all": 61.5, "old": 79.2, "new": 43.8}
+    assert group["paper_forms"] == {"form": "goal_own", "forgetting": 11.82, "discovery": 53.97}
+
+
+def test_details_say_what_was_taken_for_what(tmp_path: Path) -> None:
+    folder = write_pictures(write_run(tmp_path / "a", [90.0, 80.0], dataset="digits"))
     page = write_report([folder], tmp_path / "report.html").read_text()
-    assert attack not in page and "&lt;script&gt;" in page
+    content = data_of(page)
+    details = content["benchmarks"][0]["groups"][0]["details"]
+    stage = details["stages"][1]
+    truth, named = truth_and_named(folder)
+    by_hand = np.zeros((3, 4), dtype=int)
+    for true, taken in zip(truth, named, strict=True):
+        by_hand[0 if true < 4 else 2, 3 if taken < 0 else (0 if taken < 4 else 2)] += 1
+    assert stage["confusion"]["counts"] == by_hand.tolist()
+    assert sum(stage["confusion"]["right"]) == int((truth == named).sum())
+    shown = {key for card in stage["cards"] for row in card["rows"].values() for key, _ in row}
+    assert shown and shown <= set(content["thumbnails"])
+    assert details["births"] == [0, 0, 0, 0, 1, 1]
+    assert {"embeddings", "features"} == set(stage["maps"])
+
+
+def truth_and_named(folder: Path) -> tuple[Any, Any]:
+    with np.load(folder / "stages" / "stage-1.npz") as arrays:
+        return arrays["truth"], arrays["owner"][arrays["predictions"]]
+
+
+def test_names_are_text(tmp_path: Path) -> None:
+    folder = write_pictures(write_run(tmp_path / "a", [90.0, 80.0], dataset="digits"), ATTACK)
+    summary = folder / "summary.json"
+    summary.write_text(summary.read_text().replace("digits-vit", ATTACK.replace("/", "\\/")))
+    page = write_report([folder], tmp_path / "report.html").read_text()
+    assert "<script>alert" not in page
+    assert ATTACK in data_of(page)["benchmarks"][0]["groups"][0]["details"]["names"]
 
 
 def test_unfinished_or_damaged_runs_are_named(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "a", [90.0, 80.0])
+    folder = write_pictures(write_run(tmp_path / "a", [90.0, 80.0], dataset="digits"))
+    (folder / "stages" / "stage-1.npz").write_bytes(b"PK nonsense")
+    with pytest.raises(GoalError, match=r"stage-1\.npz is damaged"):
+        write_report([folder], tmp_path / "report.html")
     (folder / "results.jsonl").write_text("{")
     with pytest.raises(GoalError, match="damaged"):
         write_report([folder], tmp_path / "report.html")

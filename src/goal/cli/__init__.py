@@ -5,7 +5,7 @@ import sys
 from cyclopts import App
 
 from goal import __version__
-from goal.cli import experiments, tools
+from goal.cli import experiments, pictures, tools
 from goal.cli.common import console, errors
 from goal.errors import GoalError
 
@@ -21,6 +21,7 @@ app.command(experiments.resume)
 app.command(experiments.bench)
 app.command(experiments.compare)
 app.command(experiments.sweep)
+app.command(pictures.report)
 app.command(tools.list_, name="list")
 app.command(tools.pretrain)
 

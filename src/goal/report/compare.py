@@ -62,7 +62,10 @@ def find_runs(folders: Sequence[Path]) -> list[RunRecord]:
     """Read all finished runs in or below the folders."""
     places = sorted({path.parent for folder in folders for path in folder.rglob("summary.json")})
     if not places:
-        raise GoalError(f"No finished run in {', '.join(str(folder) for folder in folders)}.")
+        raise GoalError(
+            f"No finished run in {', '.join(str(folder) for folder in folders)}. "
+            "`goal resume` finishes one that was interrupted."
+        )
     return [load_run(place) for place in places]
 
 
