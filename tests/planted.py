@@ -31,7 +31,10 @@ class PlantedTokens:
     def clean(self, positions: Tensor) -> Tokens:
         return self._view(0, positions)
 
-    def pair(self, positions: Tensor, rng: torch.Generator) -> tuple[Tokens, Tokens]:
+    def pair(
+        self, positions: Tensor, rng: torch.Generator, mine: Tensor | None = None
+    ) -> tuple[Tokens, Tokens]:
+        positions = positions if mine is None else positions[mine]
         first, second = (1, 2) if torch.rand((), generator=rng) < 0.5 else (2, 1)
         return self._view(first, positions), self._view(second, positions)
 

@@ -33,13 +33,18 @@ from goal.bank import BankSettings, TokenBank, bank_root
 from goal.data.base import ArrayImages
 from goal.data.transforms import TransformSettings, augmented, clean
 from goal.errors import GoalError
+from goal.files import human_size
 from goal.progress import Reporter
-from goal.shelf import clear, inspect
+from goal.shelf import clear, decode, encode, inspect, row_dtype
 from goal.tokens import Tokens, TokenSource
 
 TRANSFORM = TransformSettings(image_size=8, resize=24)
 TOKENS, WIDTH = 5, 16
-ROW_BYTES = {"float16": TOKENS * WIDTH * 2 + WIDTH * 4, "float32": (TOKENS + 1) * WIDTH * 4}
+ROW_BYTES = {
+    "float16": TOKENS * WIDTH * 2 + WIDTH * 4,
+    "float32": (TOKENS + 1) * WIDTH * 4,
+    "int8": TOKENS * (WIDTH + 4) + WIDTH * 4,
+}
 RECORD_BYTES = 20
 CLEAN = "clean"
 
@@ -218,6 +223,71 @@ def test_clean_tokens_equal_a_plain_pass_in_the_order_of_ids(tmp_path: Path, dty
     chosen = opened.tokens.clean(positions)
     assert torch.equal(chosen.cls, expected.cls[positions])
     assert torch.equal(chosen.normalised, given.normalised[positions])
+
+
+def test_int8_tokens_are_127ths_of_each_tokens_peak(tmp_path: Path) -> None:
+    images = make_images(3)
+    given = everything(open_bank(tmp_path, images, dtype="int8", views=1).tokens)
+    expected = plain(images, range(3))
+    assert torch.equal(given.cls, expected.cls)
+    errors = []
+    for image in range(3):
+        for token in range(TOKENS):
+            values = expected.normalised[image, token].tolist()
+            step = max(abs(value) for value in values) / 127
+            for value, read in zip(values, given.normalised[image, token].tolist(), strict=True):
+                assert read == pytest.approx(step * round(value / step), abs=1e-5 * step)
+                errors.append(abs(read - value) / step)
+    assert 0.4 < max(errors) <= 0.5 + 1e-4, "rounded to the nearest, never further"
+
+
+def test_int8_keeps_tokens_of_zeros_and_of_any_size() -> None:
+    layout = row_dtype({"tokens": 3, "width": 4, "dtype": "int8"})
+    normalised = torch.tensor([[[0.0] * 4, [1e-20, -1e-20, 0, 0], [3e20, -1e20, 0, 1]]])
+    read = decode(encode(Tokens(normalised, torch.ones(1, 4)), layout)).normalised
+    assert torch.equal(read[0, 0], torch.zeros(4))
+    peaks = normalised.abs().amax(dim=2, keepdim=True)
+    assert bool(((read - normalised).abs() <= peaks / 127 * 0.501).all())
+
+
+def test_a_row_that_is_gone_is_an_error_not_noise(tmp_path: Path) -> None:
+    opened = open_bank(tmp_path, make_images(3), views=1)
+    os.truncate(shelf_of(tmp_path, CLEAN) / "tokens.bin", ROW + 5)
+    assert len(opened.tokens.clean(torch.tensor([0]))) == 1
+    with pytest.raises(OSError, match=r"tokens\.bin was cut short"):
+        opened.tokens.clean(torch.tensor([0, 1]))
+
+
+def test_an_image_that_cannot_be_read_ends_the_build_and_keeps_what_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = make_images(4)
+    monkeypatch.setattr(goal.bank, "_CHUNK_BYTES", 0)
+
+    def broken(index: int) -> Any:
+        if index == 2:
+            raise GoalError("Cannot read the image two")
+        return ArrayImages.image(images, index)
+
+    monkeypatch.setattr(images, "image", broken)
+    with pytest.raises(GoalError, match="image two"):
+        open_bank(tmp_path, images, views=1)
+    monkeypatch.undo()
+    again = open_bank(tmp_path, images, views=1)
+    assert again.computed in (2 * 2, 2 * 2 + 2), "two images are left, at most one was lost"
+    assert agrees(again, images)
+
+
+def test_a_part_of_a_pair_is_that_part(tmp_path: Path) -> None:
+    positions, mine = torch.tensor([4, 0, 2, 1, 3]), torch.tensor([3, 4, 4])
+    for views in (1, 3, "fresh"):
+        source = open_bank(tmp_path / str(views), make_images(5), views=views).tokens
+        whole, rng = generator(0), generator(0)
+        both = source.pair(positions, whole)
+        part = source.pair(positions, rng, mine)
+        for all_, some in zip(both, part, strict=True):
+            assert same(some, Tokens(all_.normalised[mine], all_.cls[mine]), 1e-6)
+        assert torch.equal(whole.get_state(), rng.get_state())
 
 
 def test_batches_of_images_change_nothing_but_rounding(tmp_path: Path) -> None:
@@ -452,12 +522,11 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Family:
 def test_a_killed_build_resumes(processes: Family) -> None:
     assert processes.codes["killed"] == -signal.SIGKILL, processes.complaints
     folder, images = processes.folder / "killed", make_images(7)
-    assert {shelf.about["view"]: shelf.rows for shelf in inspect(folder / "bank")} == {
-        CLEAN: 3,
-        0: 2,
-    }
+    kept = {shelf.about["view"]: shelf.rows for shelf in inspect(folder / "bank")}
+    # The third clean row was handed to the writer, which may have died before it was written.
+    assert kept in ({CLEAN: 2, 0: 2}, {CLEAN: 3, 0: 2})
     opened = open_bank(folder, images, views=1)
-    assert opened.computed == 7 * 2 - 5
+    assert opened.computed == 7 * 2 - sum(kept.values())
     assert not opened.reporter.of("warn")
     assert agrees(opened, images)
     assert open_bank(folder, images, views=1).computed == 0
@@ -628,7 +697,7 @@ def data_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("tokens.bin"))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("dtype", ROW_BYTES)
 def test_the_size_is_announced_before_building(dtype: str, tmp_path: Path) -> None:
     images = make_images(6)
     opened = open_bank(tmp_path, images, dtype=dtype)
@@ -640,7 +709,7 @@ def test_the_size_is_announced_before_building(dtype: str, tmp_path: Path) -> No
 
     more = open_bank(tmp_path, images, dtype=dtype, views=3)
     growth = data_bytes(tmp_path) - size
-    assert f"{growth / 1000:.1f} KB" in more.reporter.of("say")[0], "only what is missing"
+    assert human_size(growth) in more.reporter.of("say")[0], "only what is missing"
     assert not open_bank(tmp_path, images, dtype=dtype, views=3).reporter.events
 
 

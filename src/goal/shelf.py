@@ -3,6 +3,7 @@
     <bank>/<trunk>/<shelf>/about.json   what the shelf holds, in words; its hash is its name
                            rows.bin     per row: image digest, CRC-32 of the row
                            tokens.bin   the rows: normalised tokens, then the raw CLS token
+                                        (int8: a scale per token between them)
 
 Rows are only ever appended: data first, then the records that make them count. A killed build
 leaves at most unrecorded data, which the next build overwrites; a row whose checksum fails is
@@ -13,14 +14,17 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 import zlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from filelock import FileLock
 
 from goal.data.base import DIGEST_BYTES, IntArray
@@ -30,6 +34,65 @@ from goal.tokens import Tokens
 
 FORMAT = 1
 _RECORD = np.dtype([("digest", f"V{DIGEST_BYTES}"), ("crc", "<u4")])
+_BLOCK_BYTES = 8_000_000
+
+Rows = npt.NDArray[Any]  # structured, one entry per image
+
+
+def row_dtype(about: dict[str, Any]) -> np.dtype[Any]:
+    """Layout of a row of the shelf that `about` describes."""
+    tokens, width = about["tokens"], about["width"]
+    scale = [("scale", "<f4", (tokens,))] if about["dtype"] == "int8" else []
+    normalised = ("normalised", np.dtype(about["dtype"]).newbyteorder("<"), (tokens, width))
+    return np.dtype([normalised, *scale, ("cls", "<f4", (width,))])
+
+
+def encode(tokens: Tokens, layout: np.dtype[Any]) -> Rows:
+    """Round tokens to the shelf's precision: to nearest, in int8 to 127ths of each one's peak."""
+    rows = np.empty(len(tokens), dtype=layout)
+    rows["cls"] = tokens.cls.numpy()
+    normalised = tokens.normalised
+    if "scale" in (layout.names or ()):
+        scale = normalised.abs().amax(dim=2) / 127
+        rows["scale"] = scale.numpy()
+        normalised = (normalised / scale.clamp_min(1e-30)[..., None]).round().to(torch.int8)
+    elif layout["normalised"].base == np.float16:
+        normalised = normalised.half()
+    rows["normalised"] = normalised.numpy()
+    return rows
+
+
+def decode(rows: Rows) -> Tokens:
+    """Turn rows back into float32 tokens."""
+    normalised = torch.from_numpy(np.ascontiguousarray(rows["normalised"])).float()
+    if "scale" in (rows.dtype.names or ()):
+        normalised *= torch.from_numpy(np.ascontiguousarray(rows["scale"]))[..., None]
+    return Tokens(normalised, torch.from_numpy(np.ascontiguousarray(rows["cls"])))
+
+
+class RowReader:
+    """Reads rows from a file of tokens into memory of their own.
+
+    Plain reads instead of a memory map: the pages stay the operating system's, so a bank larger
+    than memory adds nothing to the process but the rows asked for.
+    """
+
+    def __init__(self, path: Path, layout: np.dtype[Any]) -> None:
+        self.layout = layout
+        self._stream = path.open("rb", buffering=0)
+        self._lock = threading.Lock()
+
+    def __call__(self, rows: IntArray) -> Rows:
+        """Return the rows, in the order given; the file is read in its own order."""
+        found = np.empty(len(rows), dtype=self.layout)
+        content = found.view(np.uint8).reshape(len(rows), -1)
+        size = self.layout.itemsize
+        with self._lock:
+            for place in np.argsort(rows, kind="stable"):
+                self._stream.seek(int(rows[place]) * size)
+                if self._stream.readinto(content[place]) != size:
+                    raise OSError(f"{self._stream.name} was cut short while it was in use")
+        return found
 
 
 class Shelf:
@@ -39,12 +102,7 @@ class Shelf:
         self.about = {"format": FORMAT, **about}
         key = hashlib.sha256(json.dumps(self.about, sort_keys=True).encode()).hexdigest()[:16]
         self.folder = parent / key
-        self._row = np.dtype(
-            [
-                ("normalised", np.dtype(about["dtype"]), (about["tokens"], about["width"])),
-                ("cls", "<f4", (about["width"],)),
-            ]
-        )
+        self._row = row_dtype(about)
         self.row_bytes = self._row.itemsize
         self._checked: dict[int, bool] = {}
         self._open(reporter)
@@ -69,13 +127,9 @@ class Shelf:
         records = self._records()
         where = {bytes(digest): row for row, digest in enumerate(records["digest"])}
         rows = np.array([where.get(digest, -1) for digest in digests], dtype=np.int64)
-        data = self.data() if len(records) else None
-        damaged = []
-        for row in np.unique(rows[rows >= 0]).tolist():
-            if row not in self._checked and data is not None:
-                self._checked[row] = zlib.crc32(data[row]) == records["crc"][row]
-            if not self._checked[row]:
-                damaged.append(row)
+        new = [row for row in np.unique(rows[rows >= 0]).tolist() if row not in self._checked]
+        self._check(np.array(new, dtype=np.int64), records["crc"], reporter)
+        damaged = [row for row in np.unique(rows[rows >= 0]).tolist() if not self._checked[row]]
         if damaged:
             reporter.warn(
                 f"{len(damaged)} rows of {self.folder / 'tokens.bin'} fail their checksum "
@@ -84,24 +138,42 @@ class Shelf:
             rows[np.isin(rows, damaged)] = -1
         return rows
 
+    def _check(self, rows: IntArray, checksums: npt.NDArray[Any], reporter: Reporter) -> None:
+        """Compare rows with their checksums, in blocks on several threads."""
+        if not len(rows):
+            return
+        read = self.reader()
+        size = max(1, _BLOCK_BYTES // self.row_bytes)
+        blocks = [rows[start : start + size] for start in range(0, len(rows), size)]
+
+        def intact(block: IntArray) -> list[bool]:
+            content = read(block)
+            return [zlib.crc32(content[i]) == checksums[row] for i, row in enumerate(block)]
+
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
+            results = threads.map(intact, blocks)
+            for block, good in zip(
+                blocks,
+                reporter.track(results, len(blocks), "Checking the token bank"),
+                strict=True,
+            ):
+                self._checked.update(zip(block.tolist(), good, strict=True))
+
     def append(self, tokens: Tokens, digests: Sequence[bytes]) -> None:
         """Add rows: data first, then the records that make them count."""
-        rows = np.empty(len(digests), dtype=self._row)
-        rows["normalised"] = tokens.normalised.numpy()
-        rows["cls"] = tokens.cls.numpy()
+        rows = encode(tokens, self._row)
         count = len(self._records())
-        _write_at(self.folder / "tokens.bin", count * self.row_bytes, rows.tobytes())
+        _write_at(self.folder / "tokens.bin", count * self.row_bytes, rows.view(np.uint8).data)
         records = np.empty(len(digests), dtype=_RECORD)
         records["digest"] = [np.void(digest) for digest in digests]
-        records["crc"] = [zlib.crc32(row.tobytes()) for row in rows]
+        records["crc"] = [zlib.crc32(row) for row in rows]
         _write_at(self.folder / "rows.bin", count * _RECORD.itemsize, records.tobytes())
 
-    def data(self) -> npt.NDArray[Any]:
-        """Memory-map the recorded rows."""
-        count = len(self._records())
-        if count == 0:
-            return np.empty(0, dtype=self._row)
-        return np.memmap(self.folder / "tokens.bin", dtype=self._row, mode="r", shape=(count,))
+    def reader(self) -> RowReader:
+        """Open the recorded rows for reading."""
+        path = self.folder / "tokens.bin"
+        path.touch()
+        return RowReader(path, self._row)
 
     def _records(self) -> npt.NDArray[Any]:
         """Read the index, less a torn last record and records whose data is gone."""
@@ -113,7 +185,7 @@ class Shelf:
         return np.frombuffer(content[: whole * _RECORD.itemsize], dtype=_RECORD)
 
 
-def _write_at(path: Path, offset: int, content: bytes) -> None:
+def _write_at(path: Path, offset: int, content: bytes | memoryview) -> None:
     """Write durably at `offset`, dropping whatever an interrupted build left behind it."""
     with path.open("r+b" if path.exists() else "w+b") as stream:
         stream.truncate(offset)

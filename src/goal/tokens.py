@@ -46,5 +46,11 @@ class TokenSource(Protocol):
     def clean(self, positions: Tensor) -> Tokens:
         """Tokens of the clean view."""
 
-    def pair(self, positions: Tensor, rng: torch.Generator) -> tuple[Tokens, Tokens]:
-        """Tokens of two different augmented views of each image."""
+    def pair(
+        self, positions: Tensor, rng: torch.Generator, mine: Tensor | None = None
+    ) -> tuple[Tokens, Tokens]:
+        """Tokens of two different augmented views of each image.
+
+        With `mine`, only of the images whose numbers in `positions` it lists; the generator is
+        used as if for all.
+        """

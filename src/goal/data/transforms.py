@@ -33,22 +33,30 @@ class TransformSettings(Section):
         return self
 
 
+def resized(image: Image.Image, settings: TransformSettings) -> Image.Image:
+    """Resize the shorter side; an image of that size already stays as it is."""
+    width, height = image.size
+    least = min(width, height)
+    size = (int(settings.resize * width / least), int(settings.resize * height / least))
+    return image if size == image.size else image.resize(size, Image.Resampling.BICUBIC)
+
+
 def clean(image: Image.Image, settings: TransformSettings) -> Pixels:
     """Resize and cut out the centre: uint8, shape (3, S, S), always the same."""
-    resized = _resized(image, settings.resize)
+    whole = resized(image, settings)
     size = settings.image_size
-    left = round((resized.width - size) / 2)
-    top = round((resized.height - size) / 2)
-    return _square(resized, left, top, size)
+    left = round((whole.width - size) / 2)
+    top = round((whole.height - size) / 2)
+    return _square(whole, left, top, size)
 
 
 def augmented(image: Image.Image, settings: TransformSettings, rng: np.random.Generator) -> Pixels:
     """Resize, cut out a random square, perhaps mirror it: uint8, shape (3, S, S)."""
-    resized = _resized(image, settings.resize)
+    whole = resized(image, settings)
     size = settings.image_size
-    left = int(rng.integers(resized.width - size + 1))
-    top = int(rng.integers(resized.height - size + 1))
-    pixels = _square(resized, left, top, size)
+    left = int(rng.integers(whole.width - size + 1))
+    top = int(rng.integers(whole.height - size + 1))
+    pixels = _square(whole, left, top, size)
     if settings.flip and rng.random() < 0.5:
         return np.ascontiguousarray(pixels[:, :, ::-1])
     return pixels
@@ -60,13 +68,6 @@ def describe(settings: TransformSettings) -> str:
         f"bicubic-resize={settings.resize} crop={settings.image_size} "
         f"flip={'yes' if settings.flip else 'no'}"
     )
-
-
-def _resized(image: Image.Image, shorter: int) -> Image.Image:
-    width, height = image.size
-    least = min(width, height)
-    size = (int(shorter * width / least), int(shorter * height / least))
-    return image if size == image.size else image.resize(size, Image.Resampling.BICUBIC)
 
 
 def _square(image: Image.Image, left: int, top: int, size: int) -> Pixels:
