@@ -8,7 +8,7 @@ subset shares what has been computed.
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,6 +24,7 @@ from goal.errors import GoalError
 from goal.files import human_size
 from goal.progress import Reporter
 from goal.schema import Section
+from goal.sharing import first_goes_ahead, ranks, wait
 from goal.shelf import Shelf, inspect
 from goal.sources import BankedTokens, FreshTokens
 from goal.tokens import TokenSource
@@ -88,12 +89,18 @@ class TokenBank:
         try:
             digests = [images.digest(int(index)) for index in ids]
             with self._building():
-                shelves = [self._shelf(view) for view in views]
+                with first_goes_ahead():  # a new shelf is made once
+                    shelves = [self._shelf(view) for view in views]
                 rows = [shelf.find(digests, self._reporter) for shelf in shelves]
                 if any((found < 0).any() for found in rows):
                     self._build(images, ids, digests, shelves, rows)
+                    wait()
                     rows = [shelf.find(digests, self._reporter) for shelf in shelves]
-                assert all((found >= 0).all() for found in rows)
+                if any((found < 0).any() for found in rows):
+                    raise GoalError(
+                        f"Rows that were just written are not in {self.folder}. With several "
+                        f"machines, bank.folder must be on a file system that all of them share."
+                    )
                 return BankedTokens([shelf.reader() for shelf in shelves], rows)
         except OSError as error:
             raise GoalError(
@@ -116,7 +123,16 @@ class TokenBank:
 
     @contextmanager
     def _building(self) -> Iterator[None]:
-        """One builder per trunk at a time; others wait for what it makes."""
+        """One run builds per trunk at a time, with all its ranks; others wait for what it makes."""
+        with ExitStack() as held:
+            if ranks().first:
+                held.enter_context(self._locked())
+            wait()
+            yield
+            wait()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.folder / ".lock")
         try:
@@ -141,7 +157,10 @@ class TokenBank:
         wanted = _first_of_each(digests, np.flatnonzero(missing.any(axis=0)))
         row_bytes = shelves[0].row_bytes
         need = sum(int(absent[wanted].sum()) for absent in missing) * row_bytes
-        self._check_space(need, len(wanted), len(shelves))
+        if ranks().first:
+            self._check_space(need, len(wanted), len(shelves))
+        wait()
+        mine = np.array_split(wanted, ranks().count)[ranks().rank].tolist()
         size = self.settings.batch_size
         chunk = max(1, min(16, _CHUNK_BYTES // row_bytes // len(shelves) // size)) * size
         views = [shelf.about["view"] for shelf in shelves]
@@ -150,7 +169,7 @@ class TokenBank:
             image = resized(images.image(int(ids[position])), self._transform)
             return [self._crop(image, views[number], digests[position]) for number in wanted_views]
 
-        work = Missing(wanted, list(missing), digests)
+        work = Missing(mine, list(missing), digests)
         passes = fill(shelves, work, crops, self._trunk, chunk=chunk, batch_size=size)
         total = work.batches(chunk, size)
         for _ in self._reporter.track(passes, total, "Building the token bank"):

@@ -41,6 +41,7 @@ from goal.protocol import build_stages, class_order, targets
 from goal.randomness import stream
 from goal.rehearsal import rehearse
 from goal.shared_base import SharedBase, base_key, base_settings
+from goal.sharing import agree, by_first, first_goes_ahead, joined, ranks
 from goal.snapshot import gallery_images, snapshot, write_thumbnails
 from goal.training import EpochRecord, StageTrainer
 
@@ -49,18 +50,22 @@ _VERSIONED = ("torch", "transformers", "numpy", "scipy", "scikit-learn")
 
 def start(settings: Settings, folder: Path, reporter: Reporter | None = None) -> dict[str, Any]:
     """Run an experiment in `folder`, or go on with the same one begun there; return its summary."""
-    with _sole_user(folder), _threads(settings.threads):
-        path = folder / "settings.yaml"
-        if path.exists():
-            if lines := difference(compose(read_settings(path)), settings):
-                raise GoalError(
-                    f"{folder} holds a run with other settings:\n"
-                    + "\n".join(f"  - {line}" for line in lines)
-                    + "\nChoose another --out, or go on with that run by `goal resume`."
-                )
-        elif any(entry.name != ".lock" for entry in folder.iterdir()):
-            raise GoalError(f"{folder} is not empty and holds no run. Choose another --out.")
-        return _Run(settings, folder, reporter or Reporter()).execute()
+    with joined(settings.device) as device, _sole_user(folder), _threads(settings.threads):
+        by_first(lambda: _require_same_run(settings, folder))
+        return _Run(settings, folder, reporter or Reporter(), device).execute()
+
+
+def _require_same_run(settings: Settings, folder: Path) -> None:
+    path = folder / "settings.yaml"
+    if path.exists():
+        if lines := difference(compose(read_settings(path)), settings):
+            raise GoalError(
+                f"{folder} holds a run with other settings:\n"
+                + "\n".join(f"  - {line}" for line in lines)
+                + "\nChoose another --out, or go on with that run by `goal resume`."
+            )
+    elif any(entry.name != ".lock" for entry in folder.iterdir()):
+        raise GoalError(f"{folder} is not empty and holds no run. Choose another --out.")
 
 
 def resume(folder: Path, reporter: Reporter | None = None) -> dict[str, Any]:
@@ -69,13 +74,19 @@ def resume(folder: Path, reporter: Reporter | None = None) -> dict[str, Any]:
     if not path.is_file():
         raise GoalError(f"{folder} holds no run to resume: there is no {path.name} in it.")
     settings = compose(read_settings(path))
-    with _sole_user(folder), _threads(settings.threads):
-        return _Run(settings, folder, reporter or Reporter()).execute()
+    with joined(settings.device) as device, _sole_user(folder), _threads(settings.threads):
+        return _Run(settings, folder, reporter or Reporter(), device).execute()
 
 
 @contextmanager
 def _sole_user(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which the operating system drops when the process dies."""
+    """Hold the folder's lock, which the operating system drops when the process dies.
+
+    Of several ranks the first one holds it; the others write nothing.
+    """
+    if not ranks().first:
+        yield
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / ".lock")
@@ -106,10 +117,14 @@ def _threads(count: int | None) -> Iterator[None]:
 class _Run:
     """The experiment while it runs."""
 
-    def __init__(self, settings: Settings, folder: Path, reporter: Reporter) -> None:
+    def __init__(
+        self, settings: Settings, folder: Path, reporter: Reporter, device: torch.device
+    ) -> None:
         self.settings = settings
         self.folder = folder
-        self.reporter = reporter
+        self.device = device
+        self.writes = ranks().first
+        self.reporter = reporter if self.writes else Reporter()
         self.records: list[dict[str, Any]] = []
         self.history: list[EpochRecord] = []
         self._seconds_before = 0.0
@@ -121,16 +136,18 @@ class _Run:
     def execute(self) -> dict[str, Any]:
         """Run the stages that are not done yet."""
         finished = self.folder / "summary.json"
-        if finished.exists():
+        if by_first(finished.exists):
             self.reporter.say(f"The run in {self.folder} is finished already.")
-            self.reporter.stage_done(files.read_jsonl(self.folder / "results.jsonl"))
-            summary: dict[str, Any] = json.loads(finished.read_text())
+            done = by_first(lambda: files.read_jsonl(self.folder / "results.jsonl"))
+            self.reporter.stage_done(done)
+            summary: dict[str, Any] = by_first(lambda: json.loads(finished.read_text()))
             return summary
         self._prepare()
         # Written only now: settings that cannot even start must not claim the folder.
-        text = yaml.safe_dump(self.settings.plain(), sort_keys=False)
-        files.write_text(self.folder / "settings.yaml", text)
-        files.write_json(self.folder / "classes.json", {"names": self.class_names})
+        if self.writes:
+            text = yaml.safe_dump(self.settings.plain(), sort_keys=False)
+            files.write_text(self.folder / "settings.yaml", text)
+            files.write_json(self.folder / "classes.json", {"names": self.class_names})
         first, trainer_state = self._restore()
         for ids in self.stages[first:]:
             stage = self._stage(ids)
@@ -150,7 +167,9 @@ class _Run:
 
     def _prepare(self) -> None:
         s = self.settings
-        self.dataset, protocol = load_dataset(s.data, self.reporter), s.protocol
+        with first_goes_ahead():  # whoever downloads, does it once
+            self.dataset, protocol = load_dataset(s.data, self.reporter), s.protocol
+            backbone = load_backbone(s.backbone)
         if protocol.rehearsal:
             self.dataset, protocol = rehearse(self.dataset, protocol)
         classes = len(self.dataset.class_names)
@@ -161,17 +180,16 @@ class _Run:
         self.stages = build_stages(
             self.dataset.train.labels, self.dataset.test.labels, classes, protocol
         )
-        backbone = load_backbone(s.backbone)
-        device = torch.device(s.device)
-        trunk = backbone.trunk.to(device)
+        trunk = backbone.trunk.to(self.device)
         if trunk.neck is not None:
             base = self.stages[0].train_ids
-            fit_neck(trunk, self.dataset.train, base, s.transform, s.bank, self.reporter)
+            with first_goes_ahead():
+                fit_neck(trunk, self.dataset.train, base, s.transform, s.bank, self.reporter)
         self.bank = TokenBank(trunk, s.transform, s.bank, self.reporter)
         self.method: Method = pick(METHODS, s.method.name, "method").method.build(
             s.method, backbone.tail, self.stages[-1].num_seen, stream(s.seed, "method")
         )
-        self.method.to(device).eval()
+        self.method.to(self.device).eval()
 
     def _stage(self, ids: StageIds) -> Stage:
         """Build the stage as the method may see it: labels at stage 0, and never again."""
@@ -189,7 +207,8 @@ class _Run:
             self.history.append(record)
             if self.settings.training.selection == "best_on_test":
                 self._remember_best(trainer.stage.index)
-            if time.monotonic() - self._saved >= self.settings.training.checkpoint_seconds:
+            waited = time.monotonic() - self._saved
+            if self.writes and waited >= self.settings.training.checkpoint_seconds:
                 self._save(trainer.stage.index, trainer.state_dict())
 
         def run_epochs() -> None:
@@ -243,6 +262,7 @@ class _Run:
 
     def _conclude(self, ids: StageIds, stage: Stage, rng: torch.Generator) -> None:
         self.method.end_stage(stage, rng)
+        agree(self.method.state_dict().values())
         found = self._evaluate(ids)
         trusted = judge_confident_set(
             self.method.confident_set(), self.train_targets[ids.train_ids], ids.num_known
@@ -250,8 +270,9 @@ class _Run:
         marked = {"selection": self.settings.training.selection}
         self.records.append(found.record | trusted | marked)
         self._stage_seconds.append(round(self._seconds() - sum(self._stage_seconds), 2))
-        self._write_stage(ids, found)
-        self._save(ids.index, None)
+        if self.writes:
+            self._write_stage(ids, found)
+            self._save(ids.index, None)
         self.reporter.stage_done(self.records)
 
     def _evaluate(self, ids: StageIds) -> Evaluation:
@@ -293,14 +314,15 @@ class _Run:
     def _restore(self) -> tuple[int, dict[str, Any] | None]:
         """Return the stage to go on with, and the trainer's state if it is half done."""
         path = self.folder / "checkpoint.pt"
-        if not path.exists():
+        state = by_first(lambda: checkpoint.load(path) if path.exists() else None)
+        if state is None:
             return 0, None
-        state = checkpoint.load(path)
         restore(self.method, state["method"])
         self.records, self.history = json.loads(state["records"]), json.loads(state["history"])
         self._seconds_before, self._best = state["seconds"], state["best"]
         self._stage_seconds = state.get("stage_seconds", [])
-        self._write_journals()
+        if self.writes:
+            self._write_journals()
         if state["trainer"] is None:
             return state["stage"] + 1, None
         self.reporter.say(
@@ -327,9 +349,11 @@ class _Run:
             **summarise(scores),
             "wall_seconds": round(self._seconds(), 1),
             "stage_seconds": self._stage_seconds,
+            "ranks": ranks().count,
             "settings_hash": self.settings.hash(),
             "versions": {"goal": __version__, "python": platform.python_version()}
             | {name: version(name) for name in _VERSIONED},
         }
-        files.write_json(self.folder / "summary.json", summary)
+        if self.writes:
+            files.write_json(self.folder / "summary.json", summary)
         return summary

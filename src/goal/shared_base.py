@@ -17,6 +17,7 @@ import torch
 from goal import __version__, checkpoint
 from goal.bank import BankSettings, cache_folder
 from goal.methods.base import Method, MethodSettings
+from goal.sharing import by_first, ranks
 from goal.training import EpochRecord, StageTrainer
 
 
@@ -43,9 +44,9 @@ class SharedBase:
 
     def load(self, trainer: StageTrainer) -> list[EpochRecord] | None:
         """Put the stored model in place of training; return its history, None if there is none."""
-        if not self.path.exists():
+        state = by_first(lambda: checkpoint.load(self.path) if self.path.exists() else None)
+        if state is None:
             return None
-        state = checkpoint.load(self.path)
         trained = trained_parameters(trainer.method)
         assert trained.keys() == state["parameters"].keys(), "one family, other parameters"
         with torch.no_grad():
@@ -58,6 +59,8 @@ class SharedBase:
 
     def save(self, trainer: StageTrainer, history: list[EpochRecord]) -> None:
         """Store what the last epoch left."""
+        if not ranks().first:
+            return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         parameters = trained_parameters(trainer.method)
         state = {

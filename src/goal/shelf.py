@@ -30,6 +30,7 @@ from filelock import FileLock
 from goal.data.base import DIGEST_BYTES, IntArray
 from goal.files import write_json
 from goal.progress import Reporter
+from goal.sharing import collect, ranks
 from goal.tokens import Tokens
 
 FORMAT = 1
@@ -128,7 +129,9 @@ class Shelf:
         where = {bytes(digest): row for row, digest in enumerate(records["digest"])}
         rows = np.array([where.get(digest, -1) for digest in digests], dtype=np.int64)
         new = [row for row in np.unique(rows[rows >= 0]).tolist() if row not in self._checked]
-        self._check(np.array(new, dtype=np.int64), records["crc"], reporter)
+        mine = np.array(new[ranks().rank :: ranks().count], dtype=np.int64)
+        for found in collect(self._check(mine, records["crc"], reporter)):
+            self._checked |= found
         damaged = [row for row in np.unique(rows[rows >= 0]).tolist() if not self._checked[row]]
         if damaged:
             reporter.warn(
@@ -138,10 +141,12 @@ class Shelf:
             rows[np.isin(rows, damaged)] = -1
         return rows
 
-    def _check(self, rows: IntArray, checksums: npt.NDArray[Any], reporter: Reporter) -> None:
-        """Compare rows with their checksums, in blocks on several threads."""
+    def _check(
+        self, rows: IntArray, checksums: npt.NDArray[Any], reporter: Reporter
+    ) -> dict[int, bool]:
+        """Say which rows agree with their checksums; in blocks, on several threads."""
         if not len(rows):
-            return
+            return {}
         read = self.reader()
         size = max(1, _BLOCK_BYTES // self.row_bytes)
         blocks = [rows[start : start + size] for start in range(0, len(rows), size)]
@@ -152,16 +157,17 @@ class Shelf:
 
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
             results = threads.map(intact, blocks)
-            for block, good in zip(
-                blocks,
-                reporter.track(results, len(blocks), "Checking the token bank"),
-                strict=True,
-            ):
-                self._checked.update(zip(block.tolist(), good, strict=True))
+            watched = reporter.track(results, len(blocks), "Checking the token bank")
+            good = [answer for answers in watched for answer in answers]
+        return dict(zip(rows.tolist(), good, strict=True))
 
     def append(self, tokens: Tokens, digests: Sequence[bytes]) -> None:
         """Add rows: data first, then the records that make them count."""
         rows = encode(tokens, self._row)
+        with FileLock(self.folder.parent / ".append"):  # the ranks of a run take turns
+            self._append(rows, digests)
+
+    def _append(self, rows: Rows, digests: Sequence[bytes]) -> None:
         count = len(self._records())
         _write_at(self.folder / "tokens.bin", count * self.row_bytes, rows.view(np.uint8).data)
         records = np.empty(len(digests), dtype=_RECORD)

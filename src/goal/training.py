@@ -7,10 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from goal.backbone import ClsTail
 from goal.config import TrainingSettings
 from goal.errors import GoalError
-from goal.methods.base import Batch, LabelledBatch, LabelledStage, Method, Stage
+from goal.methods.base import Batch, LabelledBatch, LabelledStage, Method, Projector, Stage
 from goal.progress import Reporter
+from goal.sharing import Split, agree, average, spread
 
 EpochRecord = dict[str, Any]
 
@@ -35,6 +37,7 @@ class StageTrainer:
         todo = range(self.epoch, self.stage.epochs)
         for epoch in reporter.track(todo, len(todo), task):
             self.method.begin_epoch(self.stage, epoch, self.rng)
+            agree(self.method.state_dict().values())
             terms = self._train_epoch(epoch)
             self.epoch = epoch + 1
             reporter.note(task, f"loss {sum(terms.values()):.3f}")
@@ -61,12 +64,14 @@ class StageTrainer:
         counts: dict[str, int] = {}
         self.method.train()
         for step, batch in enumerate(self._batches()):
-            terms = self.method.losses(batch, self.rng)
+            with spread(self.method, len(batch), ClsTail, Projector):
+                terms = self.method.losses(batch, self.rng)
             total = torch.stack(list(terms.values())).sum()
             if not bool(torch.isfinite(total)):
                 raise GoalError(self._not_finite(terms, epoch, step))
             self._optimiser.zero_grad()
             total.backward()
+            average(parameter.grad for parameter in self.method.parameters())
             self._optimiser.step()
             for name, term in terms.items():
                 sums[name] = sums.get(name, torch.zeros(())) + term.detach().cpu()
@@ -81,7 +86,8 @@ class StageTrainer:
         for positions in order.split(self.settings.batch_size):
             if len(positions) == 1 and len(order) > 1:
                 continue  # contrast needs company
-            first, second = stage.tokens.pair(positions, self.rng)
+            mine = Split(len(positions)).mine
+            first, second = stage.tokens.pair(positions, self.rng, mine)
             views = (first.to(device), second.to(device), positions.to(device))
             if isinstance(stage, LabelledStage):
                 yield LabelledBatch(*views, labels=stage.labels[positions].to(device))

@@ -6,7 +6,7 @@ from cyclopts import App
 
 from goal import __version__
 from goal.cli import experiments, pictures, tools
-from goal.cli.common import console, errors
+from goal.cli.common import console, errors, rank
 from goal.errors import GoalError
 
 app = App(
@@ -40,7 +40,9 @@ def main(arguments: list[str] | None = None) -> None:
     except GoalError as error:
         if debug:
             raise
-        errors.print(f"Error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        where = "" if rank() is None else f" on rank {rank()}"
+        text = f"Error{where}: {error}"
+        errors.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         errors.print("Stopped. Nothing finished is lost; `goal resume` goes on.")

@@ -1,5 +1,6 @@
 """What all commands share: the consoles, the reporter, and flags turned into settings."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +33,20 @@ def reporter() -> "TerminalReporter":
     from goal.progress import TerminalReporter
 
     return TerminalReporter(console)
+
+
+def rank() -> int | None:
+    """Return which of several processes of torchrun this is; None if it is the only one."""
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return int(os.environ.get("RANK", "0")) if several else None
+
+
+def refuse_ranks(command: str) -> None:
+    """Raise an error if torchrun started this command, which runs in one process."""
+    if rank() is not None:
+        raise GoalError(
+            f"`goal {command}` runs in one process. Under torchrun use `goal run` or `goal resume`."
+        )
 
 
 def flags(

@@ -11,6 +11,8 @@ from goal.cli.common import (
     integers,
     print_table,
     print_tables,
+    rank,
+    refuse_ranks,
     reporter,
 )
 from goal.errors import GoalError
@@ -26,6 +28,7 @@ def demo(*, out: Path = Path("runs/demo"), seed: int = 0) -> None:
         out: Folder for the two runs and the report.
         seed: Training seed.
     """
+    refuse_ranks("demo")
     from goal.config import assemble
     from goal.report.page import write_report
     from goal.report.tables import comparison_table
@@ -74,13 +77,12 @@ def run(
         overrides: Any other setting.
     """
     from goal.config import assemble
-    from goal.report.page import write_report
     from goal.run import start
 
     given = flags(backbone, data_root, seed=seed, device=device, download=download)
     settings = assemble(recipe, dataset, method, given, overrides)
     start(settings, out, reporter())
-    console.print(f"Report: {write_report([out], out / 'report.html').resolve()}", soft_wrap=True)
+    _report(out)
 
 
 def resume(folder: Path, /) -> None:
@@ -89,12 +91,19 @@ def resume(folder: Path, /) -> None:
     Args:
         folder: The run folder.
     """
-    from goal.report.page import write_report
     from goal.run import resume as resume_run
 
     resume_run(folder, reporter())
-    report = write_report([folder], folder / "report.html")
-    console.print(f"Report: {report.resolve()}", soft_wrap=True)
+    _report(folder)
+
+
+def _report(folder: Path) -> None:
+    """Write a run's report, on the first rank, and say where it is."""
+    from goal.report.page import write_report
+
+    if not rank():
+        report = write_report([folder], folder / "report.html")
+        console.print(f"Report: {report.resolve()}", soft_wrap=True)
 
 
 def bench(
@@ -126,6 +135,7 @@ def bench(
         data_root: Folder that holds the datasets.
         overrides: Any other setting, for all cells that have it.
     """
+    refuse_ranks("bench")
     from goal.bench import grid, run_cells
 
     cells = grid(
@@ -191,6 +201,7 @@ def sweep(
         data_root: Folder that holds the datasets.
         overrides: Any other setting.
     """
+    refuse_ranks("sweep")
     from goal.bench import run_cells, sweep_cells
     from goal.config import assemble
     from goal.files import write_text

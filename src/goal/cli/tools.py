@@ -5,7 +5,7 @@ from typing import Literal
 
 from rich.table import Table
 
-from goal.cli.common import Set, console, flags, reporter
+from goal.cli.common import Set, console, flags, refuse_ranks, reporter
 
 
 def list_(kind: Literal["methods", "datasets", "backbones", "recipes"], /) -> None:
@@ -52,6 +52,7 @@ def pretrain(
     """
     import numpy as np
 
+    refuse_ranks("pretrain")
     from goal.config import assemble, merge, parse_assignments
     from goal.data import load_dataset
     from goal.pretrain import PretrainSettings

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from goal.backbone.tail import ClsTail
 from goal.schema import Section
+from goal.sharing import Split
 from goal.tokens import Tokens, TokenSource
 
 
@@ -95,6 +96,13 @@ class Outputs:
             join([part.scores for part in parts]),
             join([part.embeddings for part in parts]),
         )
+
+    def over(self, function: Callable[[Tensor], Tensor]) -> "Outputs":
+        """Apply a function to each of them."""
+        scores, embeddings = (
+            None if one is None else function(one) for one in (self.scores, self.embeddings)
+        )
+        return Outputs(function(self.features), scores, embeddings)
 
 
 @dataclass(frozen=True)
@@ -217,10 +225,12 @@ class Projector(nn.Sequential):
 
 @torch.no_grad()
 def infer_all(method: Method, tokens: TokenSource, batch_size: int = 512) -> Outputs:
-    """Run `method.infer` over the clean views of all images."""
+    """Run `method.infer` over the clean views of all images; ranks share the work."""
     device = next(method.parameters()).device
-    positions = torch.arange(len(tokens)).split(batch_size)
-    return Outputs.cat([method.infer(tokens.clean(part).to(device)) for part in positions])
+    split = Split(len(tokens))
+    parts = split.mine.split(batch_size)
+    own = Outputs.cat([method.infer(tokens.clean(part).to(device)) for part in parts])
+    return own.over(split.gather)
 
 
 def restore(module: nn.Module, state: dict[str, Tensor]) -> None:

@@ -28,6 +28,7 @@ from goal.backbone.tail import ClsTail
 from goal.methods.base import LabelledStage, Outputs, Stage
 from goal.methods.happy import Happy, HappySettings
 from goal.methods.ridge_memory import RidgeMemory
+from goal.sharing import Split
 from goal.tokens import Tokens, TokenSource
 
 
@@ -90,7 +91,10 @@ class DYDM(Happy):
     @torch.no_grad()
     def _look(self, tokens: TokenSource, batch_size: int = 512) -> tuple[Outputs, Tensor]:
         """What the discovery branch makes of all images, and their stable features."""
-        parts = torch.arange(len(tokens)).split(batch_size)
-        clean = [tokens.clean(part).to(self.anchored.device) for part in parts]
-        outputs = Outputs.cat([super(DYDM, self).infer(part) for part in clean])
-        return outputs, torch.cat([self._stable(part) for part in clean])
+        outputs, stable = [], []
+        split = Split(len(tokens))
+        for part in split.mine.split(batch_size):
+            clean = tokens.clean(part).to(self.anchored.device)
+            outputs.append(super().infer(clean))
+            stable.append(self._stable(clean))
+        return Outputs.cat(outputs).over(split.gather), split.gather(torch.cat(stable))

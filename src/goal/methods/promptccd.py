@@ -31,6 +31,7 @@ from goal.backbone.tail import ClsTail
 from goal.clustering import draw_seed
 from goal.methods.base import Outputs, Stage
 from goal.methods.vanilla_gcd import VanillaGCD, VanillaGCDSettings
+from goal.sharing import Split
 from goal.tokens import Tokens, TokenSource
 
 
@@ -153,11 +154,14 @@ class PromptCCD(VanillaGCD):
 
     @torch.no_grad()
     def _query(self, tokens: Tokens) -> Tensor:
-        """Unit features without prompts, (B, D)."""
-        return F.normalize(self.tail(tokens), dim=1)
+        """Unit features without prompts, (B, D), of just the given tokens (see `goal.sharing`)."""
+        return F.normalize(self.tail.forward(tokens), dim=1)
 
     def _queries_of(self, tokens: TokenSource, batch_size: int = 512) -> Tensor:
         """Queries of the clean views of all images, (N, D)."""
         device = self.past.device
-        parts = torch.arange(len(tokens)).split(batch_size)
-        return torch.cat([self._query(tokens.clean(part).to(device)) for part in parts])
+        split = Split(len(tokens))
+        parts = split.mine.split(batch_size)
+        return split.gather(
+            torch.cat([self._query(tokens.clean(part).to(device)) for part in parts])
+        )
