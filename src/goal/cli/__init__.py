@@ -22,6 +22,7 @@ app.command(experiments.bench)
 app.command(experiments.compare)
 app.command(experiments.sweep)
 app.command(pictures.report)
+app.command(pictures.figures)
 app.command(tools.list_, name="list")
 app.command(tools.pretrain)
 

@@ -1,4 +1,4 @@
-"""Commands that draw: the report."""
+"""Commands that draw: the report, and figures for papers."""
 
 from pathlib import Path
 
@@ -21,3 +21,21 @@ def report(*folders: Path, out: Path | None = None) -> None:
         raise GoalError("Give at least one folder with finished runs.")
     path = write_report(list(folders), out or folders[0] / "report.html")
     console.print(f"Report: {path.resolve()}", soft_wrap=True)
+
+
+def figures(*folders: Path, out: Path) -> None:
+    """Draw figures for papers, as PDF and PNG.
+
+    Accuracy by stage in both conventions, forgetting against discovery, the alignment ablation
+    where its runs are there, and the curve of every `goal sweep` folder.
+
+    Args:
+        folders: Run folders, or folders that hold some.
+        out: Folder for the figures.
+    """
+    from goal.report.figures import write_figures
+
+    if not folders:
+        raise GoalError("Give at least one folder with finished runs.")
+    for path in write_figures(list(folders), out):
+        console.print(str(path), soft_wrap=True, highlight=False)

@@ -109,7 +109,7 @@ def paper_tables(folders: Sequence[Path]) -> list[TextTable]:
         for convention in CONVENTIONS:
             tables.append(_stage_table(number, mine, convention))
         tables.append(_forgetting_table(mine))
-        if len({_alignment(group) for group in mine if _alignment(group)}) > 1:
+        if len({alignment(group) for group in mine if alignment(group)}) > 1:
             tables.append(_ablation_table(mine))
     return tables
 
@@ -180,7 +180,8 @@ def _forgetting_table(groups: Sequence[Group]) -> TextTable:
     return TextTable(title, headings, rows, _note(groups))
 
 
-def _alignment(group: Group) -> tuple[bool, bool] | None:
+def alignment(group: Group) -> tuple[bool, bool] | None:
+    """Whether supervised and unsupervised alignment are on; None for methods without them."""
     settings = yaml.safe_load(group.runs[0].settings)["method"]
     if "supervised_alignment" not in settings:
         return None
@@ -191,7 +192,7 @@ def _ablation_table(groups: Sequence[Group]) -> TextTable:
     headings = ["Supervised", "Unsupervised", "All", "Base", "Novel", "paper All", "paper Base"]
     rows = []
     for group in groups:
-        flags = _alignment(group)
+        flags = alignment(group)
         if flags is None:
             continue
         ours = [

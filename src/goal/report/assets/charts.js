@@ -25,7 +25,7 @@ const Charts = (function () {
     const step = [1, 2, 2.5, 5, 10].find((m) => m * size >= raw) * size;
     const found = [];
     for (let v = Math.ceil(low / step - 1e-9) * step; v <= high + step * 1e-6; v += step)
-      found.push(Number(v.toPrecision(10)));
+      found.push(Math.abs(v) < step * 1e-6 ? 0 : Number(v.toPrecision(10)));
     return found;
   }
 
@@ -181,31 +181,41 @@ const Charts = (function () {
     return { canvas, pen: canvas.getContext("2d"), dpr };
   }
 
-  // value(row, column) in -1..1 (diverging) or 0..1; text(row, column) for the tooltip
-  function heat(place, { size, value, text, title, splits }) {
-    const { canvas, pen } = canvasOf(place, 1, title);
+  // value(row, column) in -1..1 (diverging) or 0..1; text(row, column) for the tooltip; names of rows
+  function heat(place, { size, value, text, title, splits, names }) {
+    const { canvas, pen, dpr } = canvasOf(place, 1, title);
     const [low, mid, high] = ["--heat-low", "--heat-mid", "--heat-high"].map((n) => rgb(colour(n)));
-    const cell = canvas.width / size;
+    pen.font = `${11 * dpr}px system-ui, sans-serif`;
+    const labels = size <= 24 ? names.map((name) => (name.length > 11 ? `${name.slice(0, 10)}…` : name)) : [];
+    const edge = labels.length ? Math.max(...labels.map((label) => pen.measureText(label).width)) + 8 * dpr : 0;
+    const cell = (canvas.width - edge) / size;
+    canvas.height = Math.round(canvas.width - edge);
+    canvas.style.aspectRatio = `${canvas.width} / ${canvas.height}`;
+    pen.font = `${11 * dpr}px system-ui, sans-serif`;
+    pen.textBaseline = "middle";
+    pen.fillStyle = colour("--soft");
+    labels.forEach((label, r) => pen.fillText(label, 0, (r + .5) * cell));
     for (let r = 0; r < size; r++) for (let c = 0; c < size; c++) {
       const v = Math.max(-1, Math.min(1, value(r, c)));
       const tone = v < 0 ? between(mid, low, -v) : between(mid, high, v);
       pen.fillStyle = `rgb(${tone})`;
-      pen.fillRect(Math.floor(c * cell), Math.floor(r * cell), Math.ceil(cell), Math.ceil(cell));
+      pen.fillRect(Math.floor(edge + c * cell), Math.floor(r * cell), Math.ceil(cell), Math.ceil(cell));
     }
     pen.strokeStyle = colour("--faint");
     pen.globalAlpha = .6;
     for (const split of splits || []) {
       pen.beginPath();
-      pen.moveTo(split * cell, 0); pen.lineTo(split * cell, canvas.height);
-      pen.moveTo(0, split * cell); pen.lineTo(canvas.width, split * cell);
+      pen.moveTo(edge + split * cell, 0); pen.lineTo(edge + split * cell, canvas.height);
+      pen.moveTo(edge, split * cell); pen.lineTo(canvas.width, split * cell);
       pen.stroke();
     }
     const tip = tooltip(place);
     canvas.addEventListener("pointermove", (event) => {
-      const box = canvas.getBoundingClientRect();
-      const spot = [event.clientY - box.top, event.clientX - box.left];
-      const [r, c] = spot.map((v) => Math.min(size - 1, Math.max(0, Math.floor((v / box.width) * size))));
-      tip.show(spot[1], spot[0], ...text(r, c).map((line) => el("div", "", line)));
+      const box = canvas.getBoundingClientRect(), f = canvas.width / box.width;
+      const at = [event.clientY - box.top, event.clientX - box.left];
+      const place_ = (v) => Math.min(size - 1, Math.max(0, Math.floor(v / cell)));
+      const [r, c] = [place_(at[0] * f), place_(at[1] * f - edge)];
+      tip.show(at[1], at[0], ...text(r, c).map((line) => el("div", "", line)));
     });
     canvas.addEventListener("pointerleave", () => tip.hide());
   }

@@ -153,11 +153,11 @@
   function confusion() {
     const found = stageData();
     if (!show("confusion", found)) return;
-    const born = details().births, kinds = ["base", "found earlier", "new this stage"];
+    const born = details().births, kinds = ["base", "earlier", "new"];
     const { counts, right } = found.confusion;
     const rows = [0, 1, 2].filter((r) => counts[r].some((v) => v));
     const columns = [0, 1, 2, 3].filter((c) => c < 3 ? rows.includes(c) : rows.some((r) => counts[r][3]));
-    const heads = ["true class is", ...columns.map((c) => (c === 3 ? "taken for no class" : `taken for ${kinds[c]}`))];
+    const heads = ["", ...columns.map((c) => (c === 3 ? "no class" : kinds[c]))];
     const body = rows.map((r) => {
       const total = counts[r].reduce((a, b) => a + b, 0);
       return { cells: [el("span", "", kinds[r]), ...columns.map((c) => {
@@ -165,7 +165,7 @@
         const node = el("div", "cell", `${(100 * share).toFixed(1)}%`);
         node.style.background = `color-mix(in srgb, var(--${c === r ? "heat-high" : "heat-low"}) ${Math.round(15 + share * 60)}%, var(--card))`;
         if (share > .55) node.style.color = "var(--card)";
-        if (c === r) node.append(el("small", "", `${((100 * right[r]) / total).toFixed(1)}% right class`));
+        if (c === r) node.append(el("small", "", `${((100 * right[r]) / total).toFixed(1)}% right`));
         return node;
       })] };
     });
@@ -175,8 +175,8 @@
     const { classes, of } = found.matrix, cells = unpack(found.matrix.cells, Uint8Array);
     $("confusion-note").textContent = `${group().label}, seed ${details().seed}, after stage ${state.stage}. `
       + (classes.length < of ? `Class by class: ${classes.length} of ${of} classes, evenly spread. ` : "")
-      + "Lines part classes of different stages.";
-    heat($("matrix"), { size: classes.length, title: "Confusion, class by class", splits: splits(classes, born),
+      + "Rows are true classes, columns what their images were taken for: base, found at earlier stages, new in this stage. Lines part classes of different stages.";
+    heat($("matrix"), { size: classes.length, names: classes.map(nameOf), title: "Confusion, class by class", splits: splits(classes, born),
       value: (r, c) => Math.sqrt(cells[r * classes.length + c] / 100),
       text: (r, c) => [`${nameOf(classes[r])} → ${nameOf(classes[c])}`, `${cells[r * classes.length + c]}% of its images`] });
   }
@@ -239,10 +239,10 @@
       const { classes, class_count: count } = found, cells = unpack(found.cosines, Uint8Array), size = classes.length;
       const value = (r, c) => (cells[r * size + c] - 100) / 100, ideal = (r, c) => (r === c ? 1 : -1 / Math.max(1, count - 1));
       const named = (r, c) => (r === c ? nameOf(classes[r]) : `${nameOf(classes[r])} · ${nameOf(classes[c])}`);
-      const lines_ = splits(classes, details().births);
-      heat($("cosines"), { size, value, splits: lines_, title: "Cosines between class means",
+      const names = classes.map(nameOf), lines_ = splits(classes, details().births);
+      heat($("cosines"), { size, names, value, splits: lines_, title: "Cosines between class means",
         text: (r, c) => [named(r, c), `cosine ${value(r, c).toFixed(2)}, ideal ${ideal(r, c).toFixed(2)}`] });
-      heat($("ideal"), { size, value: ideal, splits: lines_, title: "Cosines of an ideal simplex", text: (r, c) => [named(r, c), `cosine ${ideal(r, c).toFixed(2)}`] });
+      heat($("ideal"), { size, names, value: ideal, splits: lines_, title: "Cosines of an ideal simplex", text: (r, c) => [named(r, c), `cosine ${ideal(r, c).toFixed(2)}`] });
       $("geometry-note").textContent = `Cosines between the class means of test ${space} about their common mean, after stage ${state.stage}`
         + `${size < count ? `; ${size} of ${count} classes, evenly spread` : ""}. With all classes equally far apart, every pair has −1/${count - 1}.`;
     }
@@ -250,10 +250,10 @@
       nc3_vertices: "NC3 means and vertices", nc4: "NC4 nearest mean agrees", vertex_alignment: "Cosine to own vertex" };
     show("geometry", small("collapse", panels, fixed(3)) || found);
     const trusted = { confident_size: "Size", confident_novel: "Truly new, %", confident_purity: "Purity, %" };
-    show("trusted-part", small("trusted", trusted, fixed(1)));
+    show("trusted-part", small("trusted", trusted, fixed(1), (key) => key !== "confident_size"));
   }
 
-  function small(id, panels, format) {
+  function small(id, panels, format, isPercent = () => false) {
     const nodes = [];
     for (const [key, title] of Object.entries(panels)) {
       const series = [];
@@ -266,7 +266,8 @@
       const place = el("div", ""), labels = bench().groups[0].stages.map((_, i) => String(i));
       labels.full = stageNames(labels.length);
       nodes.push(el("div", "panel", el("h3", "", title), place));
-      lines(place, { series, labels, format, title });
+      const low = Math.min(...series.flatMap((s) => s.values.filter((v) => v !== null)));
+      lines(place, { series, labels, format, title, domain: isPercent(key) ? [Math.max(0, Math.floor(low / 10 - 1) * 10), 100] : null });
     }
     $(id).replaceChildren(...nodes);
     return nodes.length > 0;
