@@ -18,6 +18,13 @@ from goal.report.tables import stage_table
 Item = TypeVar("Item")
 
 
+def last_accuracies(record: Mapping[str, Any]) -> str:
+    """A stage's accuracies on one line."""
+    keys = [key for key in ("all", "base", "novel", "unseen") if record.get(key) is not None]
+    figures = ", ".join(f"{key.capitalize()} {record[key]:.1f}" for key in keys)
+    return f"after stage {record['stage']}: {figures}"
+
+
 class Reporter:
     """Says nothing. The library's default, and the base of every other reporter."""
 
@@ -34,8 +41,14 @@ class Reporter:
     def note(self, task: str, text: str) -> None:
         """Show a short text, such as the current loss, beside a running task."""
 
+    def epoch_done(self, record: Mapping[str, Any], step: int) -> None:
+        """Take the mean loss terms of an epoch; `step` counts epochs over all stages."""
+
     def stage_done(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Show the results of the stages so far."""
+
+    def close(self) -> None:
+        """Finish what is still being written."""
 
 
 class TerminalReporter(Reporter):

@@ -35,7 +35,7 @@ from goal.methods import METHODS
 from goal.methods.base import LabelledStage, Method, Stage, restore
 from goal.metrics import StageScore, summarise
 from goal.necks import fit_neck
-from goal.progress import Reporter
+from goal.progress import Reporter, last_accuracies
 from goal.protocol import Stage as StageIds
 from goal.protocol import build_stages, class_order, targets
 from goal.randomness import stream
@@ -45,6 +45,7 @@ from goal.sharing import agree, by_first, first_goes_ahead, joined, ranks
 from goal.snapshot import gallery_images, snapshot, write_thumbnails
 from goal.training import EpochRecord, StageTrainer
 
+_ALL_STAGES = "All stages"
 _VERSIONED = ("torch", "transformers", "numpy", "scipy", "scikit-learn")
 
 
@@ -149,7 +150,8 @@ class _Run:
             files.write_text(self.folder / "settings.yaml", text)
             files.write_json(self.folder / "classes.json", {"names": self.class_names})
         first, trainer_state = self._restore()
-        for ids in self.stages[first:]:
+        todo = self.stages[first:]
+        for ids in self.reporter.track(todo, len(todo), _ALL_STAGES):
             stage = self._stage(ids)
             rng = stream(self.settings.seed, "stage", ids.index)
             if trainer_state is None:
@@ -205,6 +207,7 @@ class _Run:
     def _learn(self, trainer: StageTrainer) -> None:
         def after_epoch(record: EpochRecord) -> None:
             self.history.append(record)
+            self.reporter.epoch_done(record, len(self.history))
             if self.settings.training.selection == "best_on_test":
                 self._remember_best(trainer.stage.index)
             waited = time.monotonic() - self._saved
@@ -216,7 +219,9 @@ class _Run:
             found = shared.load(trainer) if shared and trainer.epoch == 0 else None
             if found is not None:
                 self.reporter.say("Stage 0: taking the base model that an earlier run trained.")
-                self.history.extend(found)
+                for record in found:
+                    self.history.append(record)
+                    self.reporter.epoch_done(record, len(self.history))
                 return
             trainer.run(after_epoch, self.reporter)
             if self._best is not None:
@@ -274,6 +279,7 @@ class _Run:
             self._write_stage(ids, found)
             self._save(ids.index, None)
         self.reporter.stage_done(self.records)
+        self.reporter.note(_ALL_STAGES, last_accuracies(self.records[-1]))
 
     def _evaluate(self, ids: StageIds) -> Evaluation:
         tokens = self.bank.open(self.dataset.test, ids.test_ids, augmented_views=False)

@@ -16,6 +16,8 @@ from goal.sharing import Split, agree, average, spread
 
 EpochRecord = dict[str, Any]
 
+_MANY_BATCHES = 20  # an epoch of fewer is over before its bar can be read
+
 
 class StageTrainer:
     """Trains a method on one stage; holds what must survive an interruption."""
@@ -28,19 +30,22 @@ class StageTrainer:
         self.settings = settings
         self.rng = rng
         self.epoch = 0
+        self._reporter = Reporter()
         self._peak_lr = settings.base_lr if stage.index == 0 else settings.stage_lr
         self._optimiser = make_optimiser(method, settings, self._peak_lr)
 
     def run(self, after_epoch: Callable[[EpochRecord], None], reporter: Reporter) -> None:
         """Train until the last epoch, calling `after_epoch` with the mean terms of each."""
-        task = f"Stage {self.stage.index}: training"
+        task = f"Stage {self.stage.index}: epochs"
+        self._reporter = reporter
         todo = range(self.epoch, self.stage.epochs)
         for epoch in reporter.track(todo, len(todo), task):
             self.method.begin_epoch(self.stage, epoch, self.rng)
             agree(self.method.state_dict().values())
             terms = self._train_epoch(epoch)
             self.epoch = epoch + 1
-            reporter.note(task, f"loss {sum(terms.values()):.3f}")
+            parts = ", ".join(f"{name} {value:.2f}" for name, value in terms.items())
+            reporter.note(task, f"loss {sum(terms.values()):.3f} = {parts}")
             after_epoch({"stage": self.stage.index, "epoch": self.epoch, **terms})
 
     def state_dict(self) -> dict[str, Any]:
@@ -63,7 +68,11 @@ class StageTrainer:
         sums: dict[str, Tensor] = {}
         counts: dict[str, int] = {}
         self.method.train()
-        for step, batch in enumerate(self._batches()):
+        count = math.ceil(len(self.stage.tokens) / self.settings.batch_size)
+        batches = self._batches()
+        if count >= _MANY_BATCHES:
+            batches = self._reporter.track(batches, count, f"Epoch {epoch + 1}: batches")
+        for step, batch in enumerate(batches):
             with spread(self.method, len(batch), ClsTail, Projector):
                 terms = self.method.losses(batch, self.rng)
             total = torch.stack(list(terms.values())).sum()

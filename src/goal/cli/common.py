@@ -1,8 +1,10 @@
 """What all commands share: the consoles, the reporter, and flags turned into settings."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -11,12 +13,13 @@ from rich.table import Table
 from goal.errors import GoalError
 
 if TYPE_CHECKING:
-    from goal.progress import TerminalReporter
+    from goal.progress import Reporter, TerminalReporter
     from goal.report.compare import TextTable
 
 console = Console()
 errors = Console(stderr=True)
 
+Log = Literal["tensorboard"] | None
 Set = Annotated[
     tuple[str, ...],
     Parameter(
@@ -47,6 +50,22 @@ def refuse_ranks(command: str) -> None:
         raise GoalError(
             f"`goal {command}` runs in one process. Under torchrun use `goal run` or `goal resume`."
         )
+
+
+@contextmanager
+def logging(log: Log, folder: Path) -> Iterator["Reporter"]:
+    """Give a run's reporter, which also writes live curves into the folder if asked to."""
+    if log is None:
+        yield reporter()
+        return
+    from goal.live import TensorboardReporter
+
+    live = TensorboardReporter(reporter(), folder / "tensorboard")
+    console.print(f"Live curves: tensorboard --logdir {folder}", soft_wrap=True, highlight=False)
+    try:
+        yield live
+    finally:
+        live.close()
 
 
 def flags(

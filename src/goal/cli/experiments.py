@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Literal
 
 from goal.cli.common import (
+    Log,
     Set,
     console,
     errors,
     flags,
     integers,
+    logging,
     print_table,
     print_tables,
     rank,
@@ -57,6 +59,7 @@ def run(
     seed: int | None = None,
     device: str | None = None,
     download: bool = False,
+    log: Log = None,
     overrides: Set = (),
 ) -> None:
     """Run an experiment: from a recipe, or from a dataset and a method.
@@ -74,6 +77,7 @@ def run(
         seed: Training seed.
         device: Where to compute: cpu, cuda, cuda:1, ...
         download: Fetch the dataset if it is missing and public.
+        log: Also write live curves, into tensorboard/ in the run folder.
         overrides: Any other setting.
     """
     from goal.config import assemble
@@ -81,19 +85,22 @@ def run(
 
     given = flags(backbone, data_root, seed=seed, device=device, download=download)
     settings = assemble(recipe, dataset, method, given, overrides)
-    start(settings, out, reporter())
+    with logging(log, out) as shown:
+        start(settings, out, shown)
     _report(out)
 
 
-def resume(folder: Path, /) -> None:
+def resume(folder: Path, /, *, log: Log = None) -> None:
     """Go on with an interrupted run; the result is as if it had never stopped.
 
     Args:
         folder: The run folder.
+        log: Also write live curves, into tensorboard/ in the run folder.
     """
     from goal.run import resume as resume_run
 
-    resume_run(folder, reporter())
+    with logging(log, folder) as shown:
+        resume_run(folder, shown)
     _report(folder)
 
 
