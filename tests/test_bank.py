@@ -178,7 +178,7 @@ def everything(source: TokenSource) -> Tokens:
 
 def same(given: Tokens, expected: Tokens, tolerance: float = 0.0) -> bool:
     return torch.allclose(
-        given.normalised, expected.normalised, rtol=0, atol=tolerance
+        given.normalised.float(), expected.normalised.float(), rtol=0, atol=tolerance
     ) and torch.allclose(given.cls, expected.cls, rtol=0, atol=tolerance)
 
 

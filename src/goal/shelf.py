@@ -64,10 +64,11 @@ def encode(tokens: Tokens, layout: np.dtype[Any]) -> Rows:
 
 
 def decode(rows: Rows) -> Tokens:
-    """Turn rows back into float32 tokens."""
-    normalised = torch.from_numpy(np.ascontiguousarray(rows["normalised"])).float()
+    """Turn rows back into tokens: float16 and float32 as they are, without a copy."""
+    normalised = torch.from_numpy(rows["normalised"])
     if "scale" in (rows.dtype.names or ()):
-        normalised *= torch.from_numpy(np.ascontiguousarray(rows["scale"]))[..., None]
+        scale = torch.from_numpy(np.ascontiguousarray(rows["scale"]))
+        normalised = normalised.float().mul_(scale[..., None])
     return Tokens(normalised, torch.from_numpy(np.ascontiguousarray(rows["cls"])))
 
 
@@ -84,16 +85,20 @@ class RowReader:
         self._lock = threading.Lock()
 
     def __call__(self, rows: IntArray) -> Rows:
-        """Return the rows, in the order given; the file is read in its own order."""
+        """Return the rows, in the order given."""
         found = np.empty(len(rows), dtype=self.layout)
-        content = found.view(np.uint8).reshape(len(rows), -1)
+        self.into(found, np.arange(len(rows)), rows)
+        return found
+
+    def into(self, found: Rows, places: IntArray, rows: IntArray) -> None:
+        """Put each row at its place in `found`; the file is read in its own order."""
+        content = found.view(np.uint8).reshape(len(found), -1)
         size = self.layout.itemsize
         with self._lock:
-            for place in np.argsort(rows, kind="stable"):
-                self._stream.seek(int(rows[place]) * size)
-                if self._stream.readinto(content[place]) != size:
+            for which in np.argsort(rows, kind="stable"):
+                self._stream.seek(int(rows[which]) * size)
+                if self._stream.readinto(content[places[which]]) != size:
                     raise OSError(f"{self._stream.name} was cut short while it was in use")
-        return found
 
 
 class Shelf:

@@ -1,5 +1,6 @@
 """Where tokens come from: shelves of the token bank, or the trunk itself."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,16 @@ class BankedTokens:
 
     def clean(self, positions: Tensor) -> Tokens:
         """Tokens of the clean view."""
-        return self._read(torch.zeros_like(positions), positions)
+        return self.view(0, positions)
+
+    def view(self, number: int, positions: Tensor) -> Tokens:
+        """Tokens of one view; 0 is the clean one."""
+        return self._read(torch.full_like(positions, number), positions)
+
+    def drawn_views(self) -> range:
+        """Views that pairs are drawn from; a single banked view goes with the clean one."""
+        views = len(self._shelves) - 1
+        return range(0 if views == 1 else 1, views + 1)
 
     def pair(
         self, positions: Tensor, rng: torch.Generator, mine: Tensor | None = None
@@ -63,13 +73,13 @@ class BankedTokens:
             first, second, positions = first[mine], second[mine], positions[mine]
         return self._read(first, positions), self._read(second, positions)
 
-    def _read(self, shelves: Tensor, positions: Tensor) -> Tokens:
-        chosen, where = shelves.numpy(), positions.numpy()
+    def _read(self, views: Tensor, positions: Tensor) -> Tokens:
+        chosen, where = views.numpy(), positions.numpy()
         found = np.empty(len(where), dtype=self._shelves[0].layout)
-        for index in np.unique(chosen):
-            mine = chosen == index
-            found[mine] = self._shelves[index](self._rows[index][where[mine]])
-        return decode(found)
+        for view in np.unique(chosen):
+            places = np.flatnonzero(chosen == view)
+            self._shelves[view].into(found, places, self._rows[view][where[places]])
+        return replace(decode(found), views=views)
 
 
 class FreshTokens:

@@ -4,7 +4,7 @@ Shapes: B images, n tokens, D width.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -15,19 +15,23 @@ class Tokens:
     """The trunk's output for some images.
 
     Attributes:
-        normalised: LayerNorm-ed tokens without gain and bias, CLS first, (B, n, D).
+        normalised: LayerNorm-ed tokens without gain and bias, CLS first, (B, n, D); in half
+            precision if they were banked so.
         cls: The raw CLS token, which the residual stream needs, (B, D).
+        views: Which view of its image each row is, (B,); None if the crop is a new one.
     """
 
     normalised: Tensor
     cls: Tensor
+    views: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.cls)
 
     def to(self, device: torch.device) -> "Tokens":
         """Move to a device."""
-        return Tokens(self.normalised.to(device), self.cls.to(device))
+        views = None if self.views is None else self.views.to(device)
+        return Tokens(self.normalised.to(device), self.cls.to(device), views)
 
     @staticmethod
     def cat(parts: "list[Tokens]") -> "Tokens":
@@ -54,3 +58,14 @@ class TokenSource(Protocol):
         With `mine`, only of the images whose numbers in `positions` it lists; the generator is
         used as if for all.
         """
+
+
+@runtime_checkable
+class RepeatingSource(TokenSource, Protocol):
+    """Tokens whose augmented views come from a fixed set, so that work on them can be kept."""
+
+    def drawn_views(self) -> range:
+        """Numbers of the views that pairs are drawn from, as `Tokens.views` has them."""
+
+    def view(self, number: int, positions: Tensor) -> Tokens:
+        """Tokens of one view."""

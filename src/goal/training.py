@@ -119,7 +119,7 @@ def make_optimiser(method: Method, settings: TrainingSettings, lr: float) -> tor
         {"params": [p for p in trained if p.ndim > 1], "weight_decay": settings.weight_decay},
         {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.SGD(groups, lr=lr, momentum=settings.momentum)
+    return torch.optim.SGD(groups, lr=lr, momentum=settings.momentum, fused=True)
 
 
 def cosine(peak: float, epoch: int, epochs: int) -> float:

@@ -21,8 +21,10 @@ from transformers import (
 )
 
 from goal.backbone import Backbone, BackboneSettings
+from goal.backbone import tail as tail_module
 from goal.backbone.trunk import split
 from goal.errors import GoalError
+from goal.tokens import Tokens
 
 SIZES = [(32, 2, 4, 3, 16), (48, 3, 3, 2, 32)]  # width, depth, heads, batch, image size
 
@@ -242,3 +244,39 @@ def test_fingerprint_depends_on_every_trunk_weight_and_not_on_the_tail() -> None
     with torch.no_grad():
         model.layers[0].mlp.fc1.weight[0, 0] += 1e-3
     assert cut(model).trunk.fingerprint() != reference
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_pooling_in_pieces_equals_pooling_at_once(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokens in two parts and several chunks, against one softmax over everything."""
+    monkeypatch.setattr(tail_module, "_CHUNK_BYTES", 2 * 5 * 6 * 8)  # two images in float64
+    rng = torch.Generator().manual_seed(0)
+    parts = [torch.randn(count, 5, 6, generator=rng).to(dtype) for count in (3, 4)]
+    back = torch.randn(7, 2, 6, generator=rng, dtype=torch.float64, requires_grad=True)
+    upstream = torch.randn(7, 2, 6, generator=rng, dtype=torch.float64)
+
+    pooled = tail_module.attention_pool(back, parts)
+    (gradient,) = torch.autograd.grad((pooled * upstream).sum(), back)
+    whole = torch.cat(parts).double()
+    weights = torch.einsum("bhd,bnd->bhn", back, whole).softmax(dim=-1)
+    expected = torch.einsum("bhn,bnd->bhd", weights, whole)
+    (expected_gradient,) = torch.autograd.grad((expected * upstream).sum(), back)
+    assert torch.allclose(pooled, expected, atol=1e-12)
+    assert torch.allclose(gradient, expected_gradient, atol=1e-12)
+
+
+def test_parts_are_stacked() -> None:
+    backbone = cut(shaken(lambda: vit(32, 2, 4, 16)))
+    tokens = backbone.trunk(pixels(5, 16))
+    parts = [Tokens(tokens.normalised[rows], tokens.cls[rows]) for rows in (slice(2), slice(2, 5))]
+    assert torch.allclose(backbone.tail(*parts), backbone.tail(tokens), atol=1e-5)
+
+
+def test_tokens_that_need_a_gradient_get_one() -> None:
+    rng = torch.Generator().manual_seed(0)
+    back = torch.randn(2, 1, 3, generator=rng)
+    tokens = torch.randn(2, 4, 3, generator=rng, requires_grad=True)
+    tail_module.attention_pool(back, [tokens]).sum().backward()
+    assert tokens.grad is not None and tokens.grad.abs().sum() > 0

@@ -8,10 +8,14 @@ and bias b:
     context_h = sum_j a_j (W_v,h (g * x_j + b))  =  W_v,h (g * sum_j a_j x_j + b)
 
 The constant (which also holds the key bias) cancels in the softmax. This equals the full block up
-to rounding, at the cost of one token instead of all.
+to rounding, at the cost of one token instead of all. The gain multiplies weights instead of tokens,
+which are more.
 
 Shapes: B images, n tokens, D width, H heads, C inner width per head.
 """
+
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -49,23 +53,23 @@ class ClsTail(nn.Module):
         self.scale2 = nn.Parameter(torch.ones(width)) if layer_scale else None
         self.final_norm = final_norm.requires_grad_(False)
 
-    def forward(self, tokens: Tokens) -> Tensor:
-        """Map tokens to the CLS feature, (B, D)."""
-        stream = tokens.cls + self._scaled(self._attend(tokens.normalised), self.scale1)
+    def forward(self, *parts: Tokens) -> Tensor:
+        """Map tokens to the CLS feature, (B, D); the features of several parts are stacked."""
+        stream = torch.cat([tokens.cls for tokens in parts])
+        stream = stream + self._scaled(self._attend([p.normalised for p in parts]), self.scale1)
         stream = stream + self._scaled(self.mlp(self.norm2(stream)), self.scale2)
         return torch.as_tensor(self.final_norm(stream))
 
-    def _attend(self, x_BnD: Tensor) -> Tensor:
-        query_BHC = self._split(self.query(self.gain * x_BnD[:, 0] + self.bias))
-        key_HCD = self.key.weight.unflatten(0, (self.heads, -1))
-        back_BHD = torch.einsum("bhc,hcd->bhd", query_BHC, key_HCD) * self.gain
-        scores_BHn = back_BHD @ x_BnD.transpose(1, 2) * query_BHC.shape[-1] ** -0.5
-        mean_BHD = self.gain * (scores_BHn.softmax(dim=-1) @ x_BnD) + self.bias
-        value_HCD = self.value.weight.unflatten(0, (self.heads, -1))
-        context_BHC = torch.einsum("bhd,hcd->bhc", mean_BHD, value_HCD) + self._split(
-            self.value.bias
-        )
-        return torch.as_tensor(self.out(context_BHC.flatten(1)))
+    def _attend(self, parts: list[Tensor]) -> Tensor:
+        cls_BD = torch.cat([x_BnD[:, 0] for x_BnD in parts]).to(self.gain.dtype)
+        query_BHC = self._split(self.query(self.gain * cls_BD + self.bias))
+        gain = self.gain * query_BHC.shape[-1] ** -0.5
+        key_HCD = (self.key.weight * gain).unflatten(0, (self.heads, -1))
+        back_BHD = torch.einsum("bhc,hcd->bhd", query_BHC, key_HCD)
+        mean_BHD = attention_pool(back_BHD, parts)
+        value_HCD = (self.value.weight * self.gain).unflatten(0, (self.heads, -1))
+        context_BHC = torch.einsum("bhd,hcd->bhc", mean_BHD, value_HCD)
+        return torch.as_tensor(self.out(context_BHC.flatten(1) + self.value(self.bias)))
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:-1], self.heads, -1)
@@ -73,6 +77,69 @@ class ClsTail(nn.Module):
     @staticmethod
     def _scaled(x: Tensor, scale: Tensor | None) -> Tensor:
         return x if scale is None else x * scale
+
+
+def attention_pool(back_BHD: Tensor, parts: list[Tensor]) -> Tensor:
+    """Mean of each image's tokens, weighted by ``softmax(back . token)`` per head, (B, H, D).
+
+    Args:
+        back_BHD: What each head looks for, in the space of the tokens.
+        parts: Tokens, (b, n, D) each, B images together, of any floating-point type: they are
+            computed with in the type of `back_BHD`.
+    """
+    traced = torch.compiler.is_compiling()
+    if traced or back_BHD.device.type != "cpu" or any(x.requires_grad for x in parts):
+        x_BnD = torch.cat(parts).to(back_BHD.dtype)
+        return (back_BHD @ x_BnD.mT).softmax(dim=-1) @ x_BnD
+    pooled: Tensor = _CachedPool.apply(back_BHD, *parts)  # type: ignore[no-untyped-call]
+    return pooled
+
+
+class _CachedPool(torch.autograd.Function):
+    """The same for CPUs: a few images at a time, whose tokens are converted and used in cache.
+
+    Tokens are by far the largest thing in a step. Going through them image by image reads each
+    once per direction, and half-precision tokens never exist in full precision as a whole.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, back_BHD: Tensor, *parts: Tensor) -> Tensor:
+        mean_BHD = back_BHD.new_empty(back_BHD.shape)
+        weights_BHn = back_BHD.new_empty(*back_BHD.shape[:2], parts[0].shape[1])
+        for rows, x_bnD in _chunks(parts, back_BHD.dtype):
+            weights_BHn[rows] = torch.bmm(back_BHD[rows], x_bnD.mT).softmax(dim=-1)
+            torch.bmm(weights_BHn[rows], x_bnD, out=mean_BHD[rows])
+        ctx.save_for_backward(weights_BHn, *parts)
+        return mean_BHD
+
+    @staticmethod
+    def backward(ctx: Any, grad_BHD: Tensor) -> tuple[Tensor | None, ...]:
+        weights_BHn, *parts = ctx.saved_tensors
+        back_grad_BHD = grad_BHD.new_empty(grad_BHD.shape)
+        for rows, x_bnD in _chunks(parts, grad_BHD.dtype):
+            weights = weights_BHn[rows]
+            pulled = torch.bmm(grad_BHD[rows], x_bnD.mT) * weights
+            pulled -= weights * pulled.sum(dim=-1, keepdim=True)
+            torch.bmm(pulled, x_bnD, out=back_grad_BHD[rows])
+        return (back_grad_BHD, *(None for _ in parts))
+
+
+_CHUNK_BYTES = 3_000_000  # tokens worked on at a time: they should stay in the processor's cache
+
+
+def _chunks(
+    parts: list[Tensor] | tuple[Tensor, ...], dtype: torch.dtype
+) -> Iterator[tuple[slice, Tensor]]:
+    """Yield tokens of a few images at a time as `dtype`, and which rows of the whole they are."""
+    _, tokens, width = parts[0].shape
+    size = max(1, _CHUNK_BYTES // (tokens * width * dtype.itemsize))
+    buffer = torch.empty(size, tokens, width, dtype=dtype)
+    start = 0
+    for part in parts:
+        for chunk in part.split(size):
+            ready = chunk if chunk.dtype == dtype else buffer[: len(chunk)].copy_(chunk)
+            yield slice(start, start + len(chunk)), ready
+            start += len(chunk)
 
 
 def tail_from_layer(

@@ -167,7 +167,7 @@ class FRoST(Method):
 
     def losses(self, batch: Batch, rng: torch.Generator) -> dict[str, Tensor]:
         """Cross-entropy for labelled batches, the objective above for all others."""
-        features = F.normalize(self.tail(Tokens.cat([batch.first, batch.second])), dim=1)
+        features = F.normalize(self.tail(batch.first, batch.second), dim=1)
         joint, fresh = self.heads(features)
         if isinstance(batch, LabelledBatch):
             return {"classification": self._cross_entropy(joint, batch.labels.repeat(2))}
@@ -209,7 +209,7 @@ class FRoST(Method):
         replayed, classes = self.gaussians.sample(s.replay_per_class, rng)
         kept = self._cross_entropy(self.heads(replayed)[0], classes)
         with torch.no_grad():
-            previous = self.teacher(Tokens.cat([batch.first, batch.second]))
+            previous = self.teacher(batch.first, batch.second)
         near = feature_distillation(features, F.normalize(previous, dim=1))
         return {"replay": s.replay_weight * kept, "distillation": s.distillation_weight * near}
 

@@ -206,6 +206,7 @@ class Goal(Parametric):
 
     def begin_epoch(self, stage: Stage, epoch: int, rng: torch.Generator) -> None:
         """Refresh the confident set every few epochs, once the new heads have warmed up."""
+        super().begin_epoch(stage, epoch, rng)
         since = epoch - self.settings.warmup_epochs
         due = since >= 0 and since % self.settings.refresh_every == 0
         if due and stage.index > 0 and self.settings.unsupervised_alignment:

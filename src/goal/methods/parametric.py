@@ -31,7 +31,11 @@ from goal.methods.base import (
     infer_all,
 )
 from goal.methods.heads import farthest_centroids, novelty_centroids, random_directions
-from goal.tokens import Tokens
+from goal.sharing import Split
+from goal.tokens import RepeatingSource, Tokens
+
+_TAUGHT_BYTES = 2**31  # most that the teacher's features of a stage may take
+_TAUGHT_BATCH = 256
 
 HEAD_STARTS = {
     "farthest": farthest_centroids,
@@ -113,6 +117,7 @@ class Parametric(Method):
         )
         self.classifier = CosineClassifier(width)
         self.teacher = copy.deepcopy(tail).requires_grad_(False)
+        self._taught: Tensor | None = None  # the teacher's features by view and image, if kept
         self.register_buffer("prototypes", torch.empty(0, width))
         self.register_buffer("radius", torch.zeros(()))
 
@@ -127,14 +132,17 @@ class Parametric(Method):
 
     def infer(self, tokens: Tokens) -> Outputs:
         """Compute features, embeddings and scores."""
-        features = self.tail(tokens)
+        return self._outputs(tokens)
+
+    def _outputs(self, *parts: Tokens) -> Outputs:
+        features = self.tail(*parts)
         embeddings = F.normalize(self.projector(features), dim=1)
         outputs = Outputs(F.normalize(features, dim=1), None, embeddings)
         return Outputs(outputs.features, self.classifier(self.space(outputs)), embeddings)
 
     def see(self, batch: Batch) -> Views:
         """Run both views of a batch through tail, projector and classifier."""
-        outputs = Parametric.infer(self, Tokens.cat([batch.first, batch.second]))
+        outputs = self._outputs(batch.first, batch.second)
         assert outputs.embeddings is not None and outputs.scores is not None
         return Views(outputs.features, outputs.embeddings, outputs.scores)
 
@@ -143,6 +151,7 @@ class Parametric(Method):
     def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Keep the previous tail as teacher and append weights for the stage's classes."""
         self.teacher.load_state_dict(self.tail.state_dict())
+        self._taught = None
         if stage.index == 0:
             random = torch.randn(stage.num_new, self.classifier.weight.shape[1], generator=rng)
             self.classifier.grow(F.normalize(random, dim=1))
@@ -151,6 +160,11 @@ class Parametric(Method):
             known = F.normalize(self.classifier.weight.detach(), dim=1)
             start = HEAD_STARTS[self.common.head_init]
             self.classifier.grow(start(space, known, stage.num_new, rng))
+
+    def begin_epoch(self, stage: Stage, epoch: int, rng: torch.Generator) -> None:
+        """Run the teacher once over the views it will be asked about, if they repeat."""
+        if stage.index > 0 and self._taught is None and self.asks_teacher():
+            self._taught = self._teach(stage)
 
     def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Measure the prototypes of the stage's classes, and at stage 0 how far classes spread."""
@@ -229,11 +243,49 @@ class Parametric(Method):
             loss = self.cross_entropy(self.classifier(replayed), classes)
             terms["replay"] = settings.replay_weight * loss
         if settings.distillation_weight > 0:
-            with torch.no_grad():
-                previous = self.teacher(Tokens.cat([batch.first, batch.second]))
-            loss = feature_distillation(views.features, F.normalize(previous, dim=1))
+            loss = feature_distillation(views.features, self.previous_features(batch))
             terms["distillation"] = settings.distillation_weight * loss
         return terms
+
+    # -- the previous model -----------------------------------------------------------------------
+
+    def asks_teacher(self) -> bool:
+        """Whether the objective of an unlabelled stage has features of the previous tail in it."""
+        common = self.common
+        return isinstance(common, RetentionSettings) and common.distillation_weight > 0
+
+    @torch.no_grad()
+    def previous_features(self, batch: Batch) -> Tensor:
+        """Unit features of both views under the previous tail, the first half above the second."""
+        first, second = batch.first.views, batch.second.views
+        if self._taught is None or first is None or second is None:
+            return F.normalize(self.teacher(batch.first, batch.second), dim=1)
+        split = Split(len(batch))
+        mine = batch.positions[split.mine.to(batch.positions.device)]
+        return split.gather(self._taught[torch.cat([first, second]), mine.repeat(2)])
+
+    @torch.no_grad()
+    def _teach(self, stage: Stage) -> Tensor | None:
+        """Unit features of the teacher, (views, N, D), if keeping them is possible and pays.
+
+        The teacher is frozen for the stage, and so are banked views: a pass over each of them
+        serves all epochs. All are computed at once, in a fixed order, so that a resumed stage
+        has the same bits.
+        """
+        tokens, device = stage.tokens, self.radius.device
+        if not isinstance(tokens, RepeatingSource):
+            return None
+        numbers, width = tokens.drawn_views(), self.tail.width
+        size = numbers.stop * len(tokens) * width * self.radius.element_size()
+        if len(numbers) > 2 * stage.epochs or size > _TAUGHT_BYTES:
+            return None
+        taught = torch.empty(numbers.stop, len(tokens), width, device=device)
+        split = Split(len(tokens))
+        for number in numbers:
+            parts = split.mine.split(_TAUGHT_BATCH)
+            own = [self.teacher(tokens.view(number, part).to(device)) for part in parts]
+            taught[number] = split.gather(F.normalize(torch.cat(own), dim=1))
+        return taught
 
     # -- diagnostics ------------------------------------------------------------------------------
 

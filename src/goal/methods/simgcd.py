@@ -29,7 +29,6 @@ from goal.losses.classification import negative_mean_entropy
 from goal.losses.logit_distillation import logit_distillation
 from goal.methods.base import Batch, LabelledBatch, MethodSettings, Stage
 from goal.methods.parametric import BASE_KEYS, Parametric, ParametricSettings, Views
-from goal.tokens import Tokens
 
 
 class SelfDistillingSettings(ParametricSettings):
@@ -74,6 +73,7 @@ class SelfDistilling(Parametric):
 
     def begin_epoch(self, stage: Stage, epoch: int, rng: torch.Generator) -> None:
         """Note the epoch, which the teacher's temperature depends on."""
+        super().begin_epoch(stage, epoch, rng)
         self.epoch.fill_(epoch)
 
     def target_temperature(self) -> float:
@@ -157,14 +157,16 @@ class SimGCDPlus(SimGCD):
         self.previous_weights = F.normalize(self.classifier.weight.detach(), dim=1)
         super().begin_stage(stage, rng)
 
+    def asks_teacher(self) -> bool:
+        """LwF does."""
+        return self.settings.lwf_weight > 0
+
     def incremental_objective(self, views: Views, batch: Batch) -> dict[str, Tensor]:
         """SimGCD's, and LwF towards the previous model."""
         terms = super().incremental_objective(views, batch)
         s, known = self.settings, len(self.previous_weights)
         if s.lwf_weight > 0:
-            with torch.no_grad():
-                features = self.teacher(Tokens.cat([batch.first, batch.second]))
-                previous = F.normalize(features, dim=1) @ self.previous_weights.T
+            previous = self.previous_features(batch) @ self.previous_weights.T
             kept = logit_distillation(
                 views.scores[:, :known] / s.student_temperature,
                 previous / s.student_temperature,
