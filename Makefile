@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test check format wheel-check backbone clean
+.PHONY: help demo test bench check format wheel-check backbone clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -13,6 +13,9 @@ demo: $(INSTALLED)  ## Run GOAL on embedded digits; ends with a report to open
 
 test: $(INSTALLED)  ## Run all tests
 	$(BIN)/pytest -n 2
+
+bench: $(INSTALLED)  ## Measure speed against the plain way; writes benchmarks/RESULTS.md (about ten minutes)
+	$(BIN)/python -m benchmarks.speed
 
 check: $(INSTALLED)  ## Lint, formatting and types
 	$(BIN)/ruff check .
