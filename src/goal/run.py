@@ -37,7 +37,7 @@ from goal.metrics import StageScore, summarise
 from goal.necks import fit_neck
 from goal.progress import Reporter, last_accuracies
 from goal.protocol import Stage as StageIds
-from goal.protocol import build_stages, class_order, targets
+from goal.protocol import ProtocolSettings, build_stages, class_order, targets
 from goal.randomness import stream
 from goal.rehearsal import rehearse
 from goal.shared_base import SharedBase, base_key, base_settings
@@ -172,26 +172,27 @@ class _Run:
         with first_goes_ahead():  # whoever downloads, does it once
             self.dataset, protocol = load_dataset(s.data, self.reporter), s.protocol
             backbone = load_backbone(s.backbone)
+        trunk = backbone.trunk.to(self.device)
+        if trunk.neck is not None:  # a rehearsal takes the neck, and so the bank, of the real thing
+            base = self._cut(protocol)[0].train_ids
+            with first_goes_ahead():
+                fit_neck(trunk, self.dataset.train, base, s.transform, s.bank, self.reporter)
         if protocol.rehearsal:
             self.dataset, protocol = rehearse(self.dataset, protocol)
-        classes = len(self.dataset.class_names)
-        order = class_order(classes, protocol)
+        order = class_order(len(self.dataset.class_names), protocol)
         self.class_names = [self.dataset.class_names[index] for index in order.tolist()]
         self.train_targets = targets(self.dataset.train.labels, order)
         self.test_targets = targets(self.dataset.test.labels, order)
-        self.stages = build_stages(
-            self.dataset.train.labels, self.dataset.test.labels, classes, protocol
-        )
-        trunk = backbone.trunk.to(self.device)
-        if trunk.neck is not None:
-            base = self.stages[0].train_ids
-            with first_goes_ahead():
-                fit_neck(trunk, self.dataset.train, base, s.transform, s.bank, self.reporter)
+        self.stages = self._cut(protocol)
         self.bank = TokenBank(trunk, s.transform, s.bank, self.reporter)
         self.method: Method = pick(METHODS, s.method.name, "method").method.build(
             s.method, backbone.tail, self.stages[-1].num_seen, stream(s.seed, "method")
         )
         self.method.to(self.device).eval()
+
+    def _cut(self, protocol: ProtocolSettings) -> tuple[StageIds, ...]:
+        labels = (self.dataset.train.labels, self.dataset.test.labels)
+        return build_stages(*labels, len(self.dataset.class_names), protocol)
 
     def _stage(self, ids: StageIds) -> Stage:
         """Build the stage as the method may see it: labels at stage 0, and never again."""
