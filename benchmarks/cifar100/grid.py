@@ -1,0 +1,84 @@
+"""Which experiments the benchmark consists of, and the settings of each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from goal.bench import Cell
+from goal.config import compose, parse_assignments, read_settings
+from goal.methods import METHODS
+from goal.methods.happy import ABLATION
+
+SETTING = Path(__file__).parent / "setting.yaml"
+SIZES = {"projector_hidden": 256, "projector_out": 128}
+ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: a method, and what of its settings differs from the benchmark's."""
+
+    name: str
+    method: str
+    assignments: tuple[str, ...] = ()
+
+
+# Own settings of a method that its paper gives for CIFAR-100 (see the shipped recipes).
+OWN: dict[str, dict[str, Any]] = {
+    "simgcd": {"entropy_weight": 4.0},
+    "simgcd_plus": {"entropy_weight": 4.0},
+}
+OWN_TRAINING: dict[str, dict[str, Any]] = {"metagcd": {"stage_lr": 1e-4}}
+
+
+def _on(name: str, value: bool) -> str:
+    return f"method.{name}_alignment={str(value).lower()}"
+
+
+PARTS: dict[str, tuple[Row, ...]] = {
+    "five-stages": tuple(Row(name, name) for name in METHODS),
+    "ten-stages": tuple(
+        Row(name, name, ("protocol.stages=10",))
+        for name in ("goal-plus", "vb_cgcd", "dydm", "goal", "happy", "metagcd")
+        if name in METHODS
+    ),
+    "alignment": (
+        Row("neither", "goal", (_on("supervised", False), _on("unsupervised", False))),
+        Row("supervised", "goal", (_on("unsupervised", False),)),
+        Row("unsupervised", "goal", (_on("supervised", False),)),
+        Row("both", "goal"),
+    ),
+    "alpha": tuple(Row(f"{alpha}", "goal", (f"method.alpha={alpha}",)) for alpha in ALPHAS),
+    "happy-ablation": tuple(
+        Row(name, "happy", tuple(f"method.{key}={value}" for key, value in changed.items()))
+        for name, changed in ABLATION.items()
+    ),
+}
+
+
+def cells(
+    part: str,
+    seeds: Sequence[int],
+    out: Path,
+    flags: dict[str, Any],
+    only: Sequence[str] | None = None,
+) -> list[Cell]:
+    """Return the experiments of a part, seed by seed; `only` names the rows to take."""
+    rows = [row for row in PARTS[part] if only is None or row.name in only]
+    return [cell(part, row, seed, out, flags) for seed in seeds for row in rows]
+
+
+def cell(part: str, row: Row, seed: int, out: Path, flags: dict[str, Any]) -> Cell:
+    """Compose one experiment."""
+    fields = METHODS[row.method].method.Settings.model_fields
+    sizes = {key: value for key, value in SIZES.items() if key in fields}
+    own = {"name": row.method, **sizes, **OWN.get(row.method, {})}
+    settings = compose(
+        read_settings(SETTING),
+        {"method": own, "training": OWN_TRAINING.get(row.method, {}), "seed": seed},
+        flags,
+        parse_assignments(row.assignments),
+    )
+    folder = out / part / row.name.replace(" ", "-").replace("+", "plus") / f"seed-{seed}"
+    return Cell(f"{part}: {row.name}, seed {seed}", settings, folder)
