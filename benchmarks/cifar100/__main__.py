@@ -43,9 +43,7 @@ def run(
     flags = {"data": {"root": str(data_root)}, "backbone": {"name": backbone}}
     rows = None if only is None else only.split(",")
     todo = [
-        cell
-        for part in parts.split(",")
-        for cell in cells(part, integers(seeds), out, flags, rows)
+        cell for part in parts.split(",") for cell in cells(part, integers(seeds), out, flags, rows)
     ]
     failures = run_cells(todo, "local", reporter())
     console.print(f"Page: {write_page(out, page)}", soft_wrap=True)

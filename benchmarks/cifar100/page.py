@@ -1,4 +1,5 @@
 """The benchmark's page."""
+
 from pathlib import Path
 
 

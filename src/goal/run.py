@@ -36,8 +36,8 @@ from goal.methods.base import LabelledStage, Method, Stage, restore
 from goal.metrics import StageScore, summarise
 from goal.necks import fit_neck
 from goal.progress import Reporter, last_accuracies
-from goal.protocol import Stage as StageIds
 from goal.protocol import ProtocolSettings, build_stages, class_order, targets
+from goal.protocol import Stage as StageIds
 from goal.randomness import stream
 from goal.rehearsal import rehearse
 from goal.shared_base import SharedBase, base_key, base_settings

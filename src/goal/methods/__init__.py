@@ -9,6 +9,7 @@ from goal.methods.dydm import DYDM
 from goal.methods.frost import FRoST
 from goal.methods.gm import GM
 from goal.methods.goal import LITERAL, Goal
+from goal.methods.goal_plus import GoalPlus
 from goal.methods.happy import Happy
 from goal.methods.kmeans import FrozenKMeans
 from goal.methods.metagcd import MetaGCD
@@ -28,6 +29,7 @@ class MethodSpec:
 
 
 METHODS: dict[str, MethodSpec] = {
+    "goal-plus": MethodSpec(GoalPlus, "GOAL's stage 0, then discovery and memory without training"),
     "goal": MethodSpec(Goal, "GOAL with group-wise entropy, replay and distillation"),
     "goal-literal": MethodSpec(Goal, "GOAL as the paper's text has it, to the letter", LITERAL),
     "happy": MethodSpec(Happy, "Happy: group-wise entropy, prototype replay, distillation"),

@@ -22,74 +22,56 @@ from torch import Tensor
 from goal.backbone.tail import ClsTail
 from goal.clustering import (
     assign,
-    assign_greedily,
     class_means,
     kmeans,
     lowest_per_class,
     overlap,
     part_of,
 )
-from goal.geometry import UNOWNED, VertexLedger
+from goal.geometry import UNOWNED
 from goal.losses.alignment import dot_alignment
 from goal.losses.classification import (
     entropy,
     negative_group_entropy,
-    negative_mean_entropy,
 )
+from goal.methods.aligned_base import AlignedBase, AlignedBaseSettings
 from goal.methods.base import (
     Batch,
     ConfidentSet,
     LabelledBatch,
-    LabelledStage,
     MethodSettings,
     Outputs,
     Stage,
     infer_all,
 )
-from goal.methods.parametric import BASE_KEYS, Parametric, RetentionSettings, Views
+from goal.methods.parametric import RetentionSettings, Views
 from goal.tokens import Tokens
 
 
-class GoalSettings(RetentionSettings):
+class GoalSettings(AlignedBaseSettings, RetentionSettings):
     """Settings of GOAL; the names in brackets are the paper's ([lambda_rep] is `sup_con_weight`).
 
     Attributes:
-        supervised_alignment: Align labelled embeddings at stage 0 (Table 4, first column).
         unsupervised_alignment: Align confident new samples later (Table 4, second column).
         alignment_weight: Weight of the unsupervised alignment [lambda_A].
-        base_alignment_weight: Weight of the supervised alignment.
         alpha: Share of candidates, lowest entropy first, that count as confident [alpha].
-        num_vertices: Vertices of the simplex [K]; by default all classes of the protocol.
-        classifier_space: Where classifier and k-means live.
-        base_assignment: How base classes get their vertices.
-        base_self_distillation: Add view-to-view self-distillation at stage 0.
         confidence: Rank candidates per predicted new class, or all samples at once.
         clusters: Cluster the confident set by k-means, or trust the predicted class.
-        matching: How clusters choose free vertices.
         warmup_epochs: Epochs before the first confident set.
         refresh_every: Epochs between confident sets.
         entropy_form: Entropy of the mean prediction in groups, or over all classes.
-        entropy_weight: Its weight [epsilon].
         align_known: Also pull confident samples of known classes to the vertices they own.
         predict_with: Classifier, nearest vertex, or the mean of both.
     """
 
-    supervised_alignment: bool = True
     unsupervised_alignment: bool = True
     alignment_weight: float = Field(default=0.7, ge=0)
-    base_alignment_weight: float = Field(default=1.0, ge=0)
     alpha: float = Field(default=0.7, gt=0, le=1)
-    num_vertices: int | None = Field(default=None, ge=2)
-    classifier_space: Literal["backbone", "projector"] = "backbone"
-    base_assignment: Literal["identity", "hungarian"] = "identity"
-    base_self_distillation: bool = False
     confidence: Literal["per_class", "global"] = "per_class"
     clusters: Literal["kmeans", "by_prediction"] = "kmeans"
-    matching: Literal["hungarian", "greedy"] = "hungarian"
     warmup_epochs: int = Field(default=2, ge=0)
     refresh_every: int = Field(default=5, gt=0)
     entropy_form: Literal["groups", "global"] = "groups"
-    entropy_weight: float = Field(default=1.0, ge=0)
     align_known: bool = False
     predict_with: Literal["classifier", "vertices", "both"] = "classifier"
 
@@ -102,30 +84,17 @@ LITERAL = {
 }
 
 
-class Goal(Parametric):
-    """GOAL's two objectives and the bookkeeping of vertices between them."""
+class Goal(AlignedBase):
+    """GOAL's incremental objective and the bookkeeping of vertices in it."""
 
     Settings = GoalSettings
-    base_keys = BASE_KEYS | {
-        "supervised_alignment",
-        "base_alignment_weight",
-        "num_vertices",
-        "classifier_space",
-        "base_assignment",
-        "base_self_distillation",
-        "entropy_weight",
-    }
+    settings: GoalSettings
     slots: Tensor  # per image of the stage: the vertex it is pulled to, or UNOWNED
 
     def __init__(
         self, settings: GoalSettings, tail: ClsTail, capacity: int, rng: torch.Generator
     ) -> None:
-        on_projector = settings.classifier_space == "projector"
-        super().__init__(settings, tail, rng, settings.projector_out if on_projector else None)
-        self.settings = settings
-        seed = int(torch.randint(2**31, (), generator=rng))
-        vertices = settings.num_vertices or max(capacity, 2)
-        self.ledger = VertexLedger(vertices, settings.projector_out, seed)
+        super().__init__(settings, tail, capacity, rng)
         self.register_buffer("slots", torch.empty(0, dtype=torch.int64))
 
     @classmethod
@@ -140,22 +109,8 @@ class Goal(Parametric):
 
     def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Grow the classifier and forget the confident set; base classes get their vertices."""
-        self.ledger.require_free(stage.num_new)
         super().begin_stage(stage, rng)
         self.slots = torch.full((len(stage.tokens),), UNOWNED, device=self.slots.device)
-        if isinstance(stage, LabelledStage):
-            self._claim_base(stage)
-
-    def _claim_base(self, stage: LabelledStage) -> None:
-        """Give class k the k-th vertex, or each class the best match of its mean embedding."""
-        classes = torch.arange(stage.num_new, device=self.slots.device)
-        vertices = classes
-        if self.settings.base_assignment == "hungarian":
-            embeddings = infer_all(self, stage.tokens).embeddings
-            assert embeddings is not None
-            means = class_means(embeddings, stage.labels.to(embeddings.device), stage.num_new)
-            vertices = assign(means @ self.ledger.vertices.T)
-        self.ledger.claim(classes, vertices)
 
     # -- the objectives ---------------------------------------------------------------------------
 
@@ -163,21 +118,8 @@ class Goal(Parametric):
         """The base objective for labelled batches, the incremental one for all others."""
         views = self.see(batch)
         if isinstance(batch, LabelledBatch):
-            return self._base_objective(views, batch.labels)
+            return self.base_objective(views, batch.labels)
         return self._incremental_objective(views, batch, rng)
-
-    def _base_objective(self, views: Views, labels: Tensor) -> dict[str, Tensor]:
-        """L_Base = L_Align^s + L_rep^Base + L_cls, over both views."""
-        s, both = self.settings, labels.repeat(2)
-        terms = self.base_contrast(views, labels)
-        terms["classification"] = self.cross_entropy(views.scores, both)
-        if s.supervised_alignment:
-            aligned = dot_alignment(views.embeddings, self.ledger.directions(both))
-            terms["alignment"] = s.base_alignment_weight * aligned
-        if s.base_self_distillation:
-            terms["self_distillation"] = self.view_distillation(views)
-            terms["entropy"] = s.entropy_weight * self._mean_entropy(views, known=0)
-        return terms
 
     def _incremental_objective(
         self, views: Views, batch: Batch, rng: torch.Generator
@@ -197,10 +139,9 @@ class Goal(Parametric):
         return terms | self.retention(s, batch, views, rng)
 
     def _mean_entropy(self, views: Views, known: int) -> Tensor:
-        probabilities = self.probabilities(views.scores)
-        if self.settings.entropy_form == "groups" and known:
-            return negative_group_entropy(probabilities, known)
-        return negative_mean_entropy(probabilities)
+        if self.settings.entropy_form == "groups":
+            return negative_group_entropy(self.probabilities(views.scores), known)
+        return self.mean_entropy(views)
 
     # -- the confident set ----------------------------------------------------------------------
 
@@ -223,7 +164,7 @@ class Goal(Parametric):
             clusters = self._cluster(
                 outputs.embeddings[confident], probabilities[confident], stage, rng
             )
-            self._claim_new(outputs.embeddings[confident], clusters, stage)
+            self.claim_new(outputs.embeddings[confident], clusters, stage)
             self.slots[confident] = self.ledger.vertex_of(stage.num_known + clusters)
         if self.settings.align_known:
             predicted = probabilities.argmax(dim=1)
@@ -259,17 +200,6 @@ class Goal(Parametric):
         clusters, _ = kmeans(embeddings, stage.num_new, rng, start=start)
         return assign(overlap(clusters, predicted, stage.num_new))[clusters]
 
-    def _claim_new(self, embeddings: Tensor, clusters: Tensor, stage: Stage) -> None:
-        """Match clusters to free vertices, once per stage: least displacement, then for ever."""
-        classes = torch.arange(stage.num_known, stage.num_seen, device=clusters.device)
-        if bool((self.ledger.vertex_of(classes) != UNOWNED).all()):
-            return
-        free = self.ledger.free()
-        similarity = class_means(embeddings, clusters, stage.num_new)
-        similarity = similarity @ self.ledger.vertices[free].T
-        match = assign if self.settings.matching == "hungarian" else assign_greedily
-        self.ledger.claim(classes, free[match(similarity)])
-
     # -- a stage ends, and afterwards -------------------------------------------------------------
 
     def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
@@ -278,7 +208,7 @@ class Goal(Parametric):
         assert outputs.scores is not None and outputs.embeddings is not None
         if stage.index > 0:
             likely = outputs.scores[:, stage.num_known :].argmax(dim=1)
-            self._claim_new(outputs.embeddings, likely, stage)
+            self.claim_new(outputs.embeddings, likely, stage)
         self.remember(stage, outputs)
 
     def infer(self, tokens: Tokens) -> Outputs:
@@ -298,23 +228,7 @@ class Goal(Parametric):
             return Outputs(outputs.features, pair / 2, outputs.embeddings)
         return Outputs(outputs.features, by_vertex, outputs.embeddings)
 
-    def space(self, outputs: Outputs) -> Tensor:
-        """Features, or embeddings if the classifier lives on the projector."""
-        if self.settings.classifier_space == "backbone":
-            return outputs.features
-        assert outputs.embeddings is not None
-        return outputs.embeddings
-
     # -- diagnostics ------------------------------------------------------------------------------
-
-    def weights(self) -> Tensor | None:
-        """Classifier weights, where they live in feature space."""
-        on_backbone = self.settings.classifier_space == "backbone"
-        return super().weights() if on_backbone else None
-
-    def directions(self) -> Tensor:
-        """Vertices of all classes known so far."""
-        return self.ledger.directions(torch.arange(self.num_classes, device=self.slots.device))
 
     def confident_set(self) -> ConfidentSet | None:
         """Samples that were aligned to vertices in the last epochs of the stage."""
