@@ -16,6 +16,7 @@ docs/decisions/0013-goal-plus.md has what was tried and how it was chosen: by re
 stage 0, without test images or novel classes.
 """
 
+import math
 from dataclasses import replace
 from typing import Self
 
@@ -39,6 +40,8 @@ from goal.methods.discovery import discover
 from goal.methods.shape_memory import ShapeMemory
 from goal.methods.whitening import Whitening
 from goal.tokens import Tokens
+
+HALF = math.sqrt(0.5)  # two unit vectors of this length make one
 
 
 class GoalPlusSettings(AlignedBaseSettings):
@@ -166,7 +169,7 @@ class GoalPlus(AlignedBase):
         """Join both features to one of unit length; score by the memory once there is one."""
         outputs = super().infer(tokens)
         pretrained = F.normalize(self.teacher(tokens), dim=1)
-        joined = torch.cat([pretrained, outputs.features], dim=1) * 0.5**0.5
+        joined = HALF * torch.cat([pretrained, outputs.features], dim=1)
         both = Outputs(joined, outputs.scores, outputs.embeddings)
         if not len(self.memory):
             return both
@@ -177,14 +180,13 @@ class GoalPlus(AlignedBase):
 
     def _pair(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
         """The pretrained and the aligned feature, both of unit length."""
-        pretrained, aligned = (outputs.features * 2**0.5).chunk(2, dim=1)
+        pretrained, aligned = (outputs.features / HALF).chunk(2, dim=1)
         return pretrained, aligned
 
     def _points(self, outputs: Outputs) -> Tensor:
         """Images in both whitened spaces, each with half the say."""
         pretrained, aligned = self._pair(outputs)
-        spaces: list[Tensor] = [self.pretrained(pretrained), self.aligned(aligned)]
-        return torch.cat(spaces, dim=1) * 0.5**0.5
+        return HALF * torch.cat([self.pretrained(pretrained), self.aligned(aligned)], dim=1)
 
     def weights(self) -> None:
         """None: Gaussians have no weight vectors."""

@@ -183,7 +183,7 @@ def _forgetting_table(groups: Sequence[Group]) -> TextTable:
 def alignment(group: Group) -> tuple[bool, bool] | None:
     """Whether supervised and unsupervised alignment are on; None for methods without them."""
     settings = yaml.safe_load(group.runs[0].settings)["method"]
-    if "supervised_alignment" not in settings:
+    if "unsupervised_alignment" not in settings:
         return None
     return settings["supervised_alignment"], settings["unsupervised_alignment"]
 
