@@ -1,10 +1,11 @@
 """Which experiments the benchmark consists of, and the settings of each."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cifar100 import bound
 from goal.bench import Cell
 from goal.config import compose, parse_assignments, read_settings
 from goal.methods import METHODS
@@ -23,6 +24,11 @@ class Row:
     method: str
     assignments: tuple[str, ...] = ()
 
+    @property
+    def published(self) -> bool:
+        """Whether the row is the method as such, which papers have a figure for."""
+        return self.name == self.method
+
 
 # Own settings of a method that its paper gives for CIFAR-100 (see the shipped recipes).
 OWN: dict[str, dict[str, Any]] = {
@@ -36,12 +42,15 @@ def _on(name: str, value: bool) -> str:
     return f"method.{name}_alignment={str(value).lower()}"
 
 
+TEN = ("protocol.stages=10",)
+BOUND = Row("goal-plus told the truth (a bound)", bound.NAME)
+
 PARTS: dict[str, tuple[Row, ...]] = {
-    "five-stages": tuple(Row(name, name) for name in METHODS),
-    "ten-stages": tuple(
-        Row(name, name, ("protocol.stages=10",))
-        for name in ("goal-plus", "vb_cgcd", "dydm", "goal", "happy", "metagcd")
-        if name in METHODS
+    "five-stages": (*(Row(name, name) for name in METHODS), BOUND),
+    "ten-stages": (
+        *(Row(name, name, TEN) for name in ("goal-plus", "vb_cgcd", "dydm", "goal", "happy")),
+        Row("metagcd", "metagcd", TEN),
+        replace(BOUND, assignments=TEN),
     ),
     "alignment": (
         Row("neither", "goal", (_on("supervised", False), _on("unsupervised", False))),
@@ -71,6 +80,7 @@ def cells(
 
 def cell(part: str, row: Row, seed: int, out: Path, flags: dict[str, Any]) -> Cell:
     """Compose one experiment."""
+    bound.register()
     fields = METHODS[row.method].method.Settings.model_fields
     sizes = {key: value for key, value in SIZES.items() if key in fields}
     own = {"name": row.method, **sizes, **OWN.get(row.method, {})}
@@ -80,5 +90,10 @@ def cell(part: str, row: Row, seed: int, out: Path, flags: dict[str, Any]) -> Ce
         flags,
         parse_assignments(row.assignments),
     )
-    folder = out / part / row.name.replace(" ", "-").replace("+", "plus") / f"seed-{seed}"
+    folder = folder_of(out, part, row) / f"seed-{seed}"
     return Cell(f"{part}: {row.name}, seed {seed}", settings, folder)
+
+
+def folder_of(out: Path, part: str, row: Row) -> Path:
+    """Folder of a row's runs, one per seed in it."""
+    return out / part / row.name.replace(" ", "-").replace(",", "").replace("+", "plus")

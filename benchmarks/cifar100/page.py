@@ -1,8 +1,115 @@
-"""The benchmark's page."""
+"""REPRODUCTION.md: every row of the benchmark beside its published figure, from run folders."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean
+
+from benchmarks.cifar100.grid import PARTS, Row, folder_of
+from goal.errors import GoalError
+from goal.files import write_text
+from goal.report.compare import paper_tables, spread
+from goal.report.formats import markdown
+from goal.report.published import stage_row
+from goal.report.runs import RunRecord, load_run
+
+TITLES = {
+    "five-stages": "Five stages, every method (Tables 1 and 2)",
+    "ten-stages": "Ten stages (Table 3)",
+    "alignment": "Which alignment pays (Table 4)",
+    "alpha": "The share of confident samples (Figure 3)",
+    "happy-ablation": "Happy's ablation",
+}
+HEAD = """# CIFAR-100, reproduced as far as one CPU goes
+
+Made by `python -m benchmarks.cifar100`; do not edit. The images are real, the setting is small: a
+quarter of the protocol's images (100 labelled per base class, 100 per new class, 6 per known class
+and stage), the whole test set, 128 pixels, a narrow tail, 20 epochs per stage
+([setting.yaml](setting.yaml)). **The backbone is a ResNet-50 trained with ImageNet labels**, so no
+figure here compares with those of papers, which use DINO ViT-B/16: the published column is for
+orientation, and no row is verified. What does compare is one method with another: all have the
+same features, images, stages, epochs and seeds.
+
+All, Base, Novel, Seen and Unseen are averages over the stages after stage 0, in percent, mean and
+standard deviation over seeds. Base/Novel: base classes against everything found since.
+Seen/Unseen: classes known before a stage against its own. Forgetting is the largest drop of base
+accuracy (Happy's M_f). Minutes are wall time on a shared machine (stage 0 is trained once per
+family and seed, so the first method of a family pays for it); MB is the checkpoint.
+
+```console
+$ python -m benchmarks.cifar100 --data-root DATA --backbone RESNET50 --out DIR
+```
+
+Run again, it goes on where it stopped.
+"""
+COLUMNS = ("All", "Base", "Novel", "Seen", "Unseen")
+HEADINGS = ["row", "seeds", "S0", *COLUMNS, "forgetting", "published All", "minutes", "MB"]
 
 
 def write_page(out: Path, page: Path) -> Path:
-    """Write the page."""
+    """Write the page from whatever has been run so far."""
+    sections = [section(part, out) for part in PARTS]
+    write_text(page, "\n".join([HEAD, *(text for text in sections if text)]))
     return page
+
+
+def section(part: str, out: Path) -> str:
+    """One part: a summary row per method, then the papers' tables; empty if nothing was run."""
+    found = {row: finished(out, part, row) for row in PARTS[part]}
+    lines = [line(row, runs) for row, runs in found.items() if runs]
+    if not lines:
+        return ""
+    missing = [row.name for row, runs in found.items() if not runs]
+    left_out = f"\nNot run yet: {', '.join(missing)}.\n" if missing else ""
+    table = [table_line(HEADINGS), table_line(["---"] + ["---:"] * (len(HEADINGS) - 1)), *lines]
+    parts = [f"## {TITLES[part]}", "", *table, left_out]
+    if part in ("five-stages", "ten-stages"):
+        parts += ["", details(out / part)]
+    return "\n".join(parts)
+
+
+def details(folder: Path) -> str:
+    """Per-stage tables, folded away."""
+    tables = "\n\n".join(markdown(table) for table in paper_tables([folder]))
+    return f"<details><summary>Per stage</summary>\n\n{tables}\n\n</details>\n"
+
+
+def finished(out: Path, part: str, row: Row) -> list[RunRecord]:
+    """Finished runs of a row, by seed."""
+    folders = sorted(folder_of(out, part, row).glob("seed-*"))
+    return [load_run(folder) for folder in folders if (folder / "summary.json").exists()]
+
+
+def line(row: Row, runs: Sequence[RunRecord]) -> str:
+    """Return a row of the summary table."""
+    summaries = [run.summary for run in runs]
+    seeds = ",".join(str(summary["seed"]) for summary in summaries)
+    averages = [
+        spread([summary["average"][key.lower()] for summary in summaries]) for key in COLUMNS
+    ]
+    stages = len(runs[0].records) - 1
+    paper = stage_row("cifar100", row.method, stages) if row.published else None
+    return table_line(
+        [
+            row.name,
+            seeds,
+            spread([summary["stage0_all"] for summary in summaries]),
+            *averages,
+            spread([summary["forgetting"]["happy"] for summary in summaries]),
+            "–" if paper is None else f"{paper.average['all']:g}",
+            f"{mean(summary['wall_seconds'] for summary in summaries) / 60:.1f}",
+            f"{mean(checkpoint_size(run) for run in runs) / 1e6:.1f}",
+        ]
+    )
+
+
+def checkpoint_size(run: RunRecord) -> int:
+    """Bytes that the run needs to go on."""
+    path = run.folder / "checkpoint.pt"
+    if not path.exists():
+        raise GoalError(f"{run.folder} has lost its checkpoint.pt.")
+    return path.stat().st_size
+
+
+def table_line(cells: Sequence[str]) -> str:
+    """Join cells to a line of Markdown."""
+    return f"| {' | '.join(cells)} |"

@@ -53,7 +53,7 @@ def start(settings: Settings, folder: Path, reporter: Reporter | None = None) ->
     """Run an experiment in `folder`, or go on with the same one begun there; return its summary."""
     with joined(settings.device) as device, _sole_user(folder), _threads(settings.threads):
         by_first(lambda: _require_same_run(settings, folder))
-        return _Run(settings, folder, reporter or Reporter(), device).execute()
+        return Run(settings, folder, reporter or Reporter(), device).execute()
 
 
 def _require_same_run(settings: Settings, folder: Path) -> None:
@@ -76,7 +76,7 @@ def resume(folder: Path, reporter: Reporter | None = None) -> dict[str, Any]:
         raise GoalError(f"{folder} holds no run to resume: there is no {path.name} in it.")
     settings = compose(read_settings(path))
     with joined(settings.device) as device, _sole_user(folder), _threads(settings.threads):
-        return _Run(settings, folder, reporter or Reporter(), device).execute()
+        return Run(settings, folder, reporter or Reporter(), device).execute()
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def _threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class _Run:
+class Run:
     """The experiment while it runs."""
 
     def __init__(

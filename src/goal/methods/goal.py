@@ -64,6 +64,8 @@ class GoalSettings(AlignedBaseSettings, RetentionSettings):
         predict_with: Classifier, nearest vertex, or the mean of both.
     """
 
+    head_init: Literal["farthest", "novelty", "random"] = "novelty"
+    distillation_weight: float = Field(default=10.0, ge=0)
     unsupervised_alignment: bool = True
     alignment_weight: float = Field(default=0.7, ge=0)
     alpha: float = Field(default=0.7, gt=0, le=1)
@@ -77,6 +79,7 @@ class GoalSettings(AlignedBaseSettings, RetentionSettings):
 
 
 LITERAL = {
+    "head_init": "farthest",
     "confidence": "global",
     "entropy_form": "global",
     "replay_weight": 0.0,
