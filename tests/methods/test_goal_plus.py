@@ -9,8 +9,8 @@ from tests.contract.test_every_method import TEST, learn
 from tests.planted import base_stage, next_stage, small_method
 
 
-def make(**overrides: object) -> GoalPlus:
-    method = small_method("goal-plus", **overrides)
+def make() -> GoalPlus:
+    method = small_method("goal-plus")
     assert isinstance(method, GoalPlus)
     return method
 
