@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from goal.errors import GoalError
-from goal.files import write_bytes
+from goal.files import require_format, write_bytes
 
 FORMAT = 1
 
@@ -32,14 +32,11 @@ def load(path: Path) -> dict[str, Any]:
         raise GoalError(f"Cannot read the checkpoint {path}: {error}") from error
     except Exception as error:  # torch.load raises almost anything on damaged bytes
         raise GoalError(f"The checkpoint {path} is damaged ({error}). {advice}") from error
-    if version != FORMAT:
-        raise GoalError(
-            f"The checkpoint {path} has format {version}; this version reads format {FORMAT}. "
-            f"Use the version of goal-cgcd that wrote it."
-        )
+    require_format(version, FORMAT, path)
     if digest(state) != expected:
         raise GoalError(f"The checkpoint {path} is damaged: its checksum is wrong. {advice}")
-    assert isinstance(state, dict)
+    if not isinstance(state, dict):
+        raise GoalError(f"The checkpoint {path} is damaged: it holds no state. {advice}")
     return state
 
 

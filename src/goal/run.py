@@ -7,6 +7,7 @@ summary.json     averages, forgetting and discovery in all their forms, versions
 classes.json     names of the classes in the order of their appearance
 stages/          test predictions of each stage, and what the report shows of it
 checkpoint.pt    where to go on
+manifest.json    checksums of all these, once they are final
 """
 
 import hashlib
@@ -24,7 +25,7 @@ import torch
 import yaml
 from filelock import FileLock, Timeout
 
-from goal import __version__, checkpoint, files
+from goal import __version__, checkpoint, files, manifest
 from goal.backbone import load_backbone
 from goal.bank import TokenBank
 from goal.config import Settings, compose, difference, read_settings
@@ -46,6 +47,7 @@ from goal.snapshot import gallery_images, snapshot, write_thumbnails
 from goal.training import EpochRecord, StageTrainer
 
 _ALL_STAGES = "All stages"
+_FINAL = ("results.jsonl", "history.jsonl", "checkpoint.pt", "summary.json")
 _VERSIONED = ("torch", "transformers", "numpy", "scipy", "scikit-learn")
 
 
@@ -58,14 +60,15 @@ def start(settings: Settings, folder: Path, reporter: Reporter | None = None) ->
 
 def _require_same_run(settings: Settings, folder: Path) -> None:
     path = folder / "settings.yaml"
+    ours = (".lock", files.neighbour_of(path).name)
     if path.exists():
-        if lines := difference(compose(read_settings(path)), settings):
+        if lines := difference(_stored_settings(folder), settings):
             raise GoalError(
                 f"{folder} holds a run with other settings:\n"
                 + "\n".join(f"  - {line}" for line in lines)
                 + "\nChoose another --out, or go on with that run by `goal resume`."
             )
-    elif any(entry.name != ".lock" for entry in folder.iterdir()):
+    elif any(entry.name not in ours for entry in folder.iterdir()):
         raise GoalError(f"{folder} is not empty and holds no run. Choose another --out.")
 
 
@@ -74,9 +77,14 @@ def resume(folder: Path, reporter: Reporter | None = None) -> dict[str, Any]:
     path = folder / "settings.yaml"
     if not path.is_file():
         raise GoalError(f"{folder} holds no run to resume: there is no {path.name} in it.")
-    settings = compose(read_settings(path))
+    settings = _stored_settings(folder)
     with joined(settings.device) as device, _sole_user(folder), _threads(settings.threads):
         return Run(settings, folder, reporter or Reporter(), device).execute()
+
+
+def _stored_settings(folder: Path) -> Settings:
+    manifest.read(folder)  # before all else: a newer format needs a newer goal
+    return compose(read_settings(folder / "settings.yaml"))
 
 
 @contextmanager
@@ -136,13 +144,15 @@ class Run:
 
     def execute(self) -> dict[str, Any]:
         """Run the stages that are not done yet."""
+        sealed = by_first(lambda: manifest.read(self.folder))
         finished = self.folder / "summary.json"
         if by_first(finished.exists):
             self.reporter.say(f"The run in {self.folder} is finished already.")
             done = by_first(lambda: files.read_jsonl(self.folder / "results.jsonl"))
             self.reporter.stage_done(done)
-            summary: dict[str, Any] = by_first(lambda: json.loads(finished.read_text()))
-            return summary
+            if self.writes and (sealed is None or finished.name not in sealed):
+                self._seal(*_FINAL)  # killed in its last moment
+            return by_first(lambda: files.read_json(finished))
         self._prepare()
         # Written only now: settings that cannot even start must not claim the folder.
         if self.writes:
@@ -150,6 +160,8 @@ class Run:
             files.write_text(self.folder / "settings.yaml", text)
             files.write_json(self.folder / "classes.json", {"names": self.class_names})
         first, trainer_state = self._restore()
+        if self.writes:
+            self._seal()
         todo = self.stages[first:]
         for ids in self.reporter.track(todo, len(todo), _ALL_STAGES):
             stage = self._stage(ids)
@@ -217,7 +229,7 @@ class Run:
 
         def run_epochs() -> None:
             shared = self._shared_base() if trainer.stage.index == 0 else None
-            found = shared.load(trainer) if shared and trainer.epoch == 0 else None
+            found = shared.load(trainer, self.reporter) if shared and trainer.epoch == 0 else None
             if found is not None:
                 self.reporter.say("Stage 0: taking the base model that an earlier run trained.")
                 for record in found:
@@ -279,6 +291,7 @@ class Run:
         if self.writes:
             self._write_stage(ids, found)
             self._save(ids.index, None)
+            self._seal()
         self.reporter.stage_done(self.records)
         self.reporter.note(_ALL_STAGES, last_accuracies(self.records[-1]))
 
@@ -324,9 +337,15 @@ class Run:
         state = by_first(lambda: checkpoint.load(path) if path.exists() else None)
         if state is None:
             return 0, None
-        restore(self.method, state["method"])
-        self.records, self.history = json.loads(state["records"]), json.loads(state["history"])
-        self._seconds_before, self._best = state["seconds"], state["best"]
+        try:
+            restore(self.method, state["method"])
+            self.records, self.history = json.loads(state["records"]), json.loads(state["history"])
+            self._seconds_before, self._best = state["seconds"], state["best"]
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise GoalError(
+                f"The checkpoint {path} is whole but does not belong to these settings: {error!r}. "
+                f"Restore it or settings.yaml from a copy, or start again in a new folder."
+            ) from error
         self._stage_seconds = state.get("stage_seconds", [])
         if self.writes:
             self._write_journals()
@@ -341,13 +360,20 @@ class Run:
         files.write_jsonl(self.folder / "results.jsonl", self.records)
         files.write_jsonl(self.folder / "history.jsonl", self.history)
 
+    def _seal(self, *more: str) -> None:
+        """Write checksums of the files that are final by now."""
+        stages = (self.folder / "stages").glob("[!.]*")
+        names = [path.relative_to(self.folder).as_posix() for path in stages]
+        manifest.seal(self.folder, ["settings.yaml", "classes.json", *names, *more])
+
     def _seconds(self) -> float:
-        return self._seconds_before + time.monotonic() - self._began
+        return self._seconds_before + max(0.0, time.monotonic() - self._began)
 
     def _summary(self) -> dict[str, Any]:
         fields = StageScore.__dataclass_fields__
         scores = [StageScore(**{key: row[key] for key in fields}) for row in self.records]
         summary = {
+            "format": manifest.FORMAT,
             "dataset": self.settings.data.name,
             "method": self.settings.method.name,
             "backbone": self.settings.backbone.name,
@@ -363,4 +389,5 @@ class Run:
         }
         if self.writes:
             files.write_json(self.folder / "summary.json", summary)
+            self._seal(*_FINAL)
         return summary

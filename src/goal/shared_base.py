@@ -16,7 +16,9 @@ import torch
 
 from goal import __version__, checkpoint
 from goal.bank import BankSettings, cache_folder
+from goal.errors import GoalError
 from goal.methods.base import Method, MethodSettings
+from goal.progress import Reporter
 from goal.sharing import by_first, ranks
 from goal.training import EpochRecord, StageTrainer
 
@@ -42,9 +44,9 @@ class SharedBase:
     def __init__(self, settings: BankSettings, key: str) -> None:
         self.path: Path = cache_folder(settings) / "base" / f"{key}.pt"
 
-    def load(self, trainer: StageTrainer) -> list[EpochRecord] | None:
+    def load(self, trainer: StageTrainer, reporter: Reporter) -> list[EpochRecord] | None:
         """Put the stored model in place of training; return its history, None if there is none."""
-        state = by_first(lambda: checkpoint.load(self.path) if self.path.exists() else None)
+        state = by_first(lambda: self._read(reporter))
         if state is None:
             return None
         trained = trained_parameters(trainer.method)
@@ -56,6 +58,15 @@ class SharedBase:
         trainer.epoch = trainer.stage.epochs
         history: list[EpochRecord] = json.loads(state["history"])
         return history
+
+    def _read(self, reporter: Reporter) -> dict[str, Any] | None:
+        if not self.path.exists():
+            return None
+        try:
+            return checkpoint.load(self.path)
+        except GoalError as error:
+            reporter.warn(f"{error} Training the base model again.")
+            return None
 
     def save(self, trainer: StageTrainer, history: list[EpochRecord]) -> None:
         """Store what the last epoch left."""

@@ -1,7 +1,7 @@
 """A shelf of the token bank: an append-only file of tokens, its index, and their checksums.
 
     <bank>/<trunk>/<shelf>/about.json   what the shelf holds, in words; its hash is its name
-                           rows.bin     per row: image digest, CRC-32 of the row
+                           rows.bin     per row: image digest, CRC-32 of it and the row
                            tokens.bin   the rows: normalised tokens, then the raw CLS token
                                         (int8: a scale per token between them)
 
@@ -16,7 +16,7 @@ import os
 import shutil
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,7 @@ from goal.sharing import collect, ranks
 from goal.tokens import Tokens
 
 FORMAT = 1
-_RECORD = np.dtype([("digest", f"V{DIGEST_BYTES}"), ("crc", "<u4")])
+RECORD = np.dtype([("digest", f"V{DIGEST_BYTES}"), ("crc", "<u4")])
 _BLOCK_BYTES = 8_000_000
 
 Rows = npt.NDArray[Any]  # structured, one entry per image
@@ -46,6 +46,12 @@ def row_dtype(about: dict[str, Any]) -> np.dtype[Any]:
     scale = [("scale", "<f4", (tokens,))] if about["dtype"] == "int8" else []
     normalised = ("normalised", np.dtype(about["dtype"]).newbyteorder("<"), (tokens, width))
     return np.dtype([normalised, *scale, ("cls", "<f4", (width,))])
+
+
+def checksums(row: Any, digest: Any) -> Iterator[int]:
+    """Checksums that a good row may have: of image and row, and as once written, of the row."""
+    yield zlib.crc32(row, zlib.crc32(digest))
+    yield zlib.crc32(row)
 
 
 def encode(tokens: Tokens, layout: np.dtype[Any]) -> Rows:
@@ -135,7 +141,7 @@ class Shelf:
         rows = np.array([where.get(digest, -1) for digest in digests], dtype=np.int64)
         new = [row for row in np.unique(rows[rows >= 0]).tolist() if row not in self._checked]
         mine = np.array(new[ranks().rank :: ranks().count], dtype=np.int64)
-        for found in collect(self._check(mine, records["crc"], reporter)):
+        for found in collect(self._check(mine, records, reporter)):
             self._checked |= found
         damaged = [row for row in np.unique(rows[rows >= 0]).tolist() if not self._checked[row]]
         if damaged:
@@ -147,7 +153,7 @@ class Shelf:
         return rows
 
     def _check(
-        self, rows: IntArray, checksums: npt.NDArray[Any], reporter: Reporter
+        self, rows: IntArray, records: npt.NDArray[Any], reporter: Reporter
     ) -> dict[int, bool]:
         """Say which rows agree with their checksums; in blocks, on several threads."""
         if not len(rows):
@@ -158,7 +164,8 @@ class Shelf:
 
         def intact(block: IntArray) -> list[bool]:
             content = read(block)
-            return [zlib.crc32(content[i]) == checksums[row] for i, row in enumerate(block)]
+            known = zip(content, records[block], strict=True)
+            return [int(one["crc"]) in checksums(row, one["digest"]) for row, one in known]
 
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
             results = threads.map(intact, blocks)
@@ -175,10 +182,11 @@ class Shelf:
     def _append(self, rows: Rows, digests: Sequence[bytes]) -> None:
         count = len(self._records())
         _write_at(self.folder / "tokens.bin", count * self.row_bytes, rows.view(np.uint8).data)
-        records = np.empty(len(digests), dtype=_RECORD)
+        records = np.empty(len(digests), dtype=RECORD)
         records["digest"] = [np.void(digest) for digest in digests]
-        records["crc"] = [zlib.crc32(row) for row in rows]
-        _write_at(self.folder / "rows.bin", count * _RECORD.itemsize, records.tobytes())
+        pairs = zip(rows, digests, strict=True)
+        records["crc"] = [next(checksums(row, digest)) for row, digest in pairs]
+        _write_at(self.folder / "rows.bin", count * RECORD.itemsize, records.tobytes())
 
     def reader(self) -> RowReader:
         """Open the recorded rows for reading."""
@@ -190,10 +198,10 @@ class Shelf:
         """Read the index, less a torn last record and records whose data is gone."""
         path, data = self.folder / "rows.bin", self.folder / "tokens.bin"
         if not path.exists() or not data.exists():
-            return np.empty(0, dtype=_RECORD)
+            return np.empty(0, dtype=RECORD)
         content = path.read_bytes()
-        whole = min(len(content) // _RECORD.itemsize, data.stat().st_size // self.row_bytes)
-        return np.frombuffer(content[: whole * _RECORD.itemsize], dtype=_RECORD)
+        whole = min(len(content) // RECORD.itemsize, data.stat().st_size // self.row_bytes)
+        return np.frombuffer(content[: whole * RECORD.itemsize], dtype=RECORD)
 
 
 def _write_at(path: Path, offset: int, content: bytes | memoryview) -> None:
@@ -223,7 +231,7 @@ def inspect(root: Path) -> list[ShelfInfo]:
         folder = path.parent
         size = sum(file.stat().st_size for file in folder.iterdir())
         rows = folder / "rows.bin"
-        count = rows.stat().st_size // _RECORD.itemsize if rows.exists() else 0
+        count = rows.stat().st_size // RECORD.itemsize if rows.exists() else 0
         try:
             about = json.loads(path.read_bytes())
         except ValueError:

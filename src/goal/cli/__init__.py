@@ -25,6 +25,7 @@ app.command(pictures.report)
 app.command(pictures.figures)
 app.command(tools.list_, name="list")
 app.command(tools.pretrain)
+app.command(tools.verify)
 
 bank_app = App(name="bank", help="Look at the token bank, or delete it.")
 bank_app.command(tools.info)
@@ -33,18 +34,31 @@ app.command(bank_app)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; a user's mistake ends in its message and exit code 1, not a trace."""
+    """Run the command line; errors end in a message and an exit code, `--debug` shows the trace.
+
+    Exit codes: 1 for what the user or the system can mend, 70 for a defect of goal, 130 for Ctrl-C.
+    """
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
     try:
         app([word for word in given if word != "--debug"], console=console, error_console=errors)
-    except GoalError as error:
-        if debug:
-            raise
-        where = "" if rank() is None else f" on rank {rank()}"
-        text = f"Error{where}: {error}"
-        errors.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
-        sys.exit(1)
     except KeyboardInterrupt:
         errors.print("Stopped. Nothing finished is lost; `goal resume` goes on.")
         sys.exit(130)
+    except Exception as error:
+        if debug:
+            raise
+        text, code = _explain(error)
+        errors.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(code)
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    """Return the message and the exit code for an error that ends the command."""
+    if isinstance(error, (GoalError, OSError)):
+        where = "" if rank() is None else f" on rank {rank()}"
+        return f"Error{where}: {error}", 1
+    if isinstance(error, MemoryError):
+        return "Error: out of memory. Lower training.batch_size or bank.batch_size.", 1
+    kind = type(error).__name__
+    return f"This is a bug in goal ({kind}: {error}). Run again with --debug and report it.", 70

@@ -1,13 +1,16 @@
 """What all commands share: the consoles, the reporter, and flags turned into settings."""
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 
 from goal.errors import GoalError
@@ -16,8 +19,28 @@ if TYPE_CHECKING:
     from goal.progress import Reporter, TerminalReporter
     from goal.report.compare import TextTable
 
-console = Console()
-errors = Console(stderr=True)
+# Bytes that move the cursor or hide what follows: control characters, turned-around text.
+_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+class HarmlessConsole(Console):
+    """A console on which names from strangers cannot steer the terminal."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Replace what steers in every text; the console's own controls pass."""
+        for segment in super().render(renderable, options):
+            harmless = _STEERING.sub("\ufffd", segment.text)
+            yield segment if segment.control else Segment(harmless, segment.style)
+
+    def write(self, text: str) -> None:
+        """Print a text as it is, but for what steers."""
+        self.out(_STEERING.sub("\ufffd", text), highlight=False)
+
+
+console = HarmlessConsole()
+errors = HarmlessConsole(stderr=True)
 
 Log = Literal["tensorboard"] | None
 Set = Annotated[
@@ -106,17 +129,17 @@ def print_tables(folders: list[Path], style: str | None) -> None:
         if style is None:
             print_table(table)
         else:
-            console.out(FORMATS[style](table), highlight=False)
+            console.write(FORMATS[style](table))
 
 
 def print_table(content: "TextTable") -> None:
     """Print one table for the terminal."""
-    table = Table(*content.headings)
+    table = Table(*map(escape, content.headings))
     for column in table.columns[1:]:
         column.justify = "right"
     for row in content.rows:
-        table.add_row(*row)
+        table.add_row(*map(escape, row))
     console.print(content.title, style="bold", markup=False)
     # At its natural width, however wide: a squeezed table of figures cannot be read.
-    Console(width=10_000).print(table)
+    HarmlessConsole(width=10_000).print(table)
     console.print(content.note, style="dim", markup=False)

@@ -209,6 +209,8 @@ def sweep(
         overrides: Any other setting.
     """
     refuse_ranks("sweep")
+    from urllib.parse import unquote
+
     from goal.bench import run_cells, sweep_cells
     from goal.config import assemble
     from goal.files import write_text
@@ -223,6 +225,6 @@ def sweep(
     cells = sweep_cells(key, values.split(","), base, integers(seeds), out)
     if failures := run_cells(cells, "local", reporter()):
         raise GoalError(f"{failures[0].title} failed: {failures[0].reason}")
-    table = sweep_table(key, [(cell.folder.parent.name, cell.folder) for cell in cells])
+    table = sweep_table(key, [(unquote(cell.folder.parent.name), cell.folder) for cell in cells])
     write_text(out / "curve.csv", comma_separated(table))
     print_table(table)

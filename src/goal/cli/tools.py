@@ -5,7 +5,8 @@ from typing import Literal
 
 from rich.table import Table
 
-from goal.cli.common import Set, console, flags, refuse_ranks, reporter
+from goal.cli.common import Set, console, errors, flags, refuse_ranks, reporter
+from goal.errors import GoalError
 
 
 def list_(kind: Literal["methods", "datasets", "backbones", "recipes"], /) -> None:
@@ -68,6 +69,26 @@ def pretrain(
     ids = np.flatnonzero(base)
     run_pretraining(data.train, ids, settings.transform, own, out, reporter())
     console.print(f"Backbone: {out.resolve()}", soft_wrap=True)
+
+
+def verify(folder: Path, /) -> None:
+    """Check that the files of runs, models and token banks are as they were written.
+
+    Args:
+        folder: A run, a model, a token bank, or a folder that holds some.
+    """
+    from goal.files import human_size
+    from goal.integrity import verify as verify_folder
+
+    verdict = verify_folder(folder)
+    for path in verdict.unlisted:
+        console.print(f"{path}: not in the manifest, not checked", markup=False, soft_wrap=True)
+    for problem in verdict.problems:
+        errors.print(problem, style="red", highlight=False, markup=False, soft_wrap=True)
+    checked = f"{verdict.checked} files, {human_size(verdict.size)}"
+    if verdict.problems:
+        raise GoalError(f"{len(verdict.problems)} of {checked} are not as they were written.")
+    console.print(f"{checked}: all as they were written.")
 
 
 def info(*, folder: Path | None = None) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from goal import __version__
 from goal.files import write_text
+from goal.integrity import blaming_damage
+from goal.manifest import amend
 from goal.report.compare import find_runs
 from goal.report.content import build
 from goal.report.html import asset, document, json_script
@@ -28,11 +30,17 @@ def write_report(folders: Sequence[Path], path: Path) -> Path:
     text = render(find_runs(folders))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, text)
+    amend(path)
     return path
 
 
 def render(runs: Sequence[RunRecord]) -> str:
     """Build the page."""
+    with blaming_damage(run.folder for run in runs):
+        return _render(runs)
+
+
+def _render(runs: Sequence[RunRecord]) -> str:
     content = build(runs)
     datasets = sorted({str(run.summary["dataset"]) for run in runs})
     title = f"{', '.join(datasets)}: what was discovered"

@@ -1,12 +1,14 @@
 """Run folders, read back for tables and pages."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
+from goal import manifest
 from goal.errors import GoalError
-from goal.files import read_jsonl
+from goal.files import read_json, read_jsonl, require_format
 
 
 @dataclass(frozen=True)
@@ -25,20 +27,57 @@ class RunRecord:
         return f"{self.summary['method']}, seed {self.summary['seed']}"
 
 
+class _Table(BaseModel):
+    """What pages and tables rely on; other keys may come and go with versions."""
+
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+
+
+class _Summary(_Table):
+    format: int = manifest.FORMAT
+    dataset: str
+    method: str
+    backbone: str
+    seed: int
+    selection: str
+    stage0_all: float
+    average: dict[str, float | None]
+    final: dict[str, float | None]
+    forgetting: dict[str, float | None]
+    discovery: dict[str, float | None]
+    wall_seconds: float
+    versions: dict[str, str]
+
+
+class _Record(_Table):
+    stage: int
+    all: float
+    num_test: int
+    base: float | None = None
+    novel: float | None = None
+    seen: float | None = None
+    unseen: float | None = None
+
+
 def load_run(folder: Path) -> RunRecord:
     """Read a finished run, or say what is missing."""
+    for name in ("settings.yaml", "summary.json", "results.jsonl", "history.jsonl"):
+        if not (folder / name).is_file():
+            raise GoalError(
+                f"{folder} holds no finished run: {folder / name} is missing. "
+                f"`goal resume {folder}` finishes one that was interrupted."
+            )
+    summary = read_json(folder / "summary.json")
+    require_format(summary.get("format", manifest.FORMAT), manifest.FORMAT, folder)
+    records = read_jsonl(folder / "results.jsonl")
     try:
-        return RunRecord(
-            folder=folder,
-            settings=(folder / "settings.yaml").read_text(),
-            summary=json.loads((folder / "summary.json").read_text()),
-            records=read_jsonl(folder / "results.jsonl"),
-            history=read_jsonl(folder / "history.jsonl"),
-        )
-    except FileNotFoundError as error:
-        raise GoalError(
-            f"{folder} holds no finished run: {error.filename} is missing. "
-            f"`goal resume {folder}` finishes one that was interrupted."
-        ) from None
+        _Summary.model_validate(summary)
+        for index, record in enumerate(records):
+            if _Record.model_validate(record).stage != index:
+                raise ValueError(f"line {index + 1} of results.jsonl should be stage {index}")
+        if not records:
+            raise ValueError("results.jsonl is empty")
+        settings = (folder / "settings.yaml").read_text(encoding="utf-8")
     except ValueError as error:
         raise GoalError(f"A results file in {folder} is damaged: {error}") from None
+    return RunRecord(folder, settings, summary, records, read_jsonl(folder / "history.jsonl"))

@@ -1,0 +1,158 @@
+"""Tiny pieces of work, and what must be the same however often they were interrupted."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+
+from goal import checkpoint
+from goal.files import read_jsonl
+from goal.integrity import verify
+from goal.shelf import RECORD
+from tests.faults.nursery import Outcome, Plan, goal
+
+TINY = (
+    "protocol.train_per_class=16",
+    "protocol.test_per_class=6",
+    "protocol.stages=2",
+    "protocol.new_per_stage=2",
+    "training.base_epochs=2",
+    "training.stage_epochs=2",
+    "training.batch_size=32",
+    "training.checkpoint_seconds=0.0",
+    "method.warmup_epochs=0",
+    "method.refresh_every=1",
+    "bank.views=2",
+)
+
+_OWN_TIME = {"summary.json", "checkpoint.pt", "report.html", "manifest.json"}
+
+
+@dataclass(frozen=True)
+class Work:
+    """A command, the world it starts in, and what an undisturbed one leaves behind."""
+
+    name: str
+    arguments: Callable[[Path], list[str]]
+    set_up: Callable[[Path], object]
+    reference: dict[str, Any]
+    writes: list[str]
+    seconds: float
+
+    def essence(self, root: Path) -> dict[str, Any]:
+        """Everything the work leaves behind, less the time it took."""
+        return essence(root)
+
+
+def measured(
+    name: str,
+    root: Path,
+    arguments: Callable[[Path], list[str]],
+    set_up: Callable[[Path], object] = lambda root: None,
+) -> Work:
+    """Do the work undisturbed in `root`, with the fork server warmed up."""
+    warm = goal(root, "--version")
+    assert warm.code == 0, warm.output
+    set_up(root)
+    began = time.monotonic()
+    outcome = goal(root, *arguments(root))
+    seconds = time.monotonic() - began
+    assert outcome.code == 0, outcome.output
+    return Work(name, arguments, set_up, essence(root), outcome.writes, seconds)
+
+
+def run_arguments(root: Path) -> list[str]:
+    return ["run", "digits/goal", "--out", str(root / "out"), "--set", *TINY]
+
+
+def running(root: Path) -> Work:
+    """A run: bank, base model, training, checkpoints, results, report."""
+    return measured("run", root, run_arguments)
+
+
+def reporting(root: Path) -> Work:
+    """Writing the report of a finished run anew."""
+    (source := root / "source").mkdir()
+    assert goal(source, *run_arguments(source)).code == 0
+
+    def set_up(place: Path) -> None:
+        shutil.copytree(source / "out", place / "out")
+        shutil.copytree(source / "cache", place / "cache")
+
+    (inner := root / "inner").mkdir()
+    return measured("report", inner, lambda place: ["resume", str(place / "out")], set_up)
+
+
+WORKS: list[Callable[[Path], Work]] = [running, reporting]
+
+
+def live_through(root: Path, plans: list[Plan]) -> list[Outcome]:
+    """Run the experiment in `root`, struck by each plan in turn, then undisturbed."""
+    outcomes = []
+    for plan in [*plans, None]:
+        outcomes.append(goal(root, *run_arguments(root), plan=plan))
+        assert_nothing_torn(root)
+    assert outcomes[-1].code == 0, outcomes[-1].output
+    assert verify(root).problems == []
+    return outcomes
+
+
+def assert_nothing_torn(root: Path) -> None:
+    """Check that every file that has its final name is whole, and every lock is free."""
+    for path in (path for path in root.rglob("*") if not path.name.endswith(".tmp")):
+        if path.suffix == ".json":
+            json.loads(path.read_text())
+        elif path.suffix == ".jsonl":
+            read_jsonl(path)
+        elif path.suffix == ".pt":
+            checkpoint.load(path)
+        elif path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as content:
+                assert {"test_ids", "predictions", "truth"} <= set(content)
+        elif path.suffix == ".html":
+            assert path.read_text().endswith("</html>\n")
+        elif path.name in (".lock", ".append"):
+            FileLock(path).acquire(timeout=0).lock.release()
+
+
+def essence(root: Path) -> dict[str, Any]:
+    """Return everything a run leaves behind, less the time it took."""
+    out = root / "out"
+    found: dict[str, Any] = {
+        str(path.relative_to(out)): path.read_bytes()
+        for path in sorted(out.rglob("*"))
+        if path.is_file() and path.name not in _OWN_TIME
+    }
+    summary = json.loads((out / "summary.json").read_text())
+    state = checkpoint.load(out / "checkpoint.pt")
+    for key in ("wall_seconds", "stage_seconds", "seconds"):
+        summary.pop(key, None)
+        state.pop(key, None)
+    bases = [checkpoint.load(path) for path in sorted((root / "cache" / "base").glob("*.pt"))]
+    return found | {
+        "summary": summary,
+        "checkpoint": checkpoint.digest(state),
+        "bases": [checkpoint.digest(base) for base in bases],
+        "bank": banked(root / "cache" / "bank"),
+        "leftovers": [str(path.relative_to(root)) for path in root.rglob("*.tmp")],
+    }
+
+
+def banked(bank: Path) -> dict[str, dict[bytes, bytes]]:
+    """Return the tokens of every shelf, by image."""
+    shelves = {}
+    for folder in (path.parent for path in bank.glob("*/*/about.json")):
+        records = np.frombuffer((folder / "rows.bin").read_bytes(), dtype=RECORD)
+        tokens = (folder / "tokens.bin").read_bytes()
+        size = len(tokens) // len(records)
+        assert len(tokens) == size * len(records)
+        rows = [tokens[start : start + size] for start in range(0, len(tokens), size)]
+        digests = [bytes(digest) for digest in records["digest"]]
+        shelves[folder.name] = dict(zip(digests, rows, strict=True))
+    return shelves
