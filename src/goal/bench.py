@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 from goal.bank import cache_folder
 from goal.config import Settings, assemble, compose, merge, parse_assignments
@@ -83,7 +84,7 @@ def sweep_cells(
     for value, seed in product(values, seeds):
         tree = merge(base.plain(), parse_assignments([f"{key}={value}", f"seed={seed}"]))
         settings = compose(tree)
-        place = out / f"{key}={value}" / f"seed-{seed}"
+        place = out / quote(f"{key}={value}", safe="=") / f"seed-{seed}"
         cells.append(Cell(f"{key}={value}, seed {seed}", settings, place))
     return cells
 

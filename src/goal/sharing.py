@@ -62,7 +62,7 @@ def joined(device: str) -> Iterator[torch.device]:
     """
     launched = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
     if not launched or int(os.environ["WORLD_SIZE"]) == 1 or dist.is_initialized():
-        yield torch.device(device)
+        yield _usable(device)
         return
     place = torch.device(device)
     if place.type == "cuda":
@@ -75,6 +75,17 @@ def joined(device: str) -> Iterator[torch.device]:
         yield place
     finally:
         dist.destroy_process_group()
+
+
+def _usable(name: str) -> torch.device:
+    """Return the device, or raise an error if there is no such thing here."""
+    try:
+        device = torch.device(name)
+        float(torch.zeros((), device=device))
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).partition("\n")[0]
+        raise GoalError(f"Cannot compute on the device '{name}': {first}. Try cpu.") from error
+    return device
 
 
 @contextmanager

@@ -60,6 +60,7 @@ def _from_pretrained(name: str, settings: BackboneSettings) -> Backbone:
             model, info = transformers.AutoModel.from_pretrained(
                 name,
                 output_loading_info=True,
+                trust_remote_code=False,
                 dtype=torch.float32,
                 ignore_mismatched_sizes=True,  # reported below, by name
             )

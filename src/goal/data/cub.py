@@ -74,6 +74,9 @@ def _numbers(path: Path, images: dict[int, str], allowed: range) -> dict[int, in
 
 def _images(folder: Path, paths: dict[int, str], label_of: dict[int, int]) -> FileImages:
     ids = sorted(paths)
+    for name in paths.values():
+        if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
+            raise GoalError(f"{folder / 'images.txt'} lists {name!r}, which leads elsewhere.")
     files = [folder / "images" / paths[number] for number in ids]
     absent = next((file for file in files if not file.is_file()), None)
     if absent is not None:

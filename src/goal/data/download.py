@@ -1,7 +1,9 @@
 """Fetch a public archive: over https only, checked, and unpacked whole or not at all."""
 
 import hashlib
+import lzma
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -18,6 +20,11 @@ from goal.progress import Reporter
 
 CHUNK_BYTES = 1 << 20
 MAX_BYTES = 8 << 30
+MAX_FILES = 2_000_000
+_DAMAGE = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(EOFError, RuntimeError, ValueError, struct.error),
+)
 TIMEOUT_SECONDS = 60.0
 
 Opener = Callable[[str], AbstractContextManager[IO[bytes]]]
@@ -135,7 +142,9 @@ def unpack(archive: Path, target: Path, max_bytes: int = MAX_BYTES) -> None:
     budget = max_bytes
     try:
         target.mkdir(parents=True, exist_ok=True)
-        for name, content in members(archive):
+        for number, (name, content) in enumerate(members(archive)):
+            if number >= MAX_FILES:
+                raise GoalError(f"The archive holds more than {MAX_FILES:,} files: stopped.")
             path = _inside(target, name)
             if content is None:
                 path.mkdir(parents=True, exist_ok=True)
@@ -143,8 +152,11 @@ def unpack(archive: Path, target: Path, max_bytes: int = MAX_BYTES) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             with content, path.open("wb") as file:
                 budget -= _copy(content, file, budget)
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+    except _DAMAGE as error:
         raise GoalError(f"Cannot unpack {archive.name}: {error}. It is damaged.") from error
+    except OSError as error:
+        why = f"{error}. It is damaged, or the disk is full"
+        raise GoalError(f"Cannot unpack {archive.name}: {why}.") from error
 
 
 def _copy(source: IO[bytes], target: IO[bytes], budget: int) -> int:

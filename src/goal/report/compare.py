@@ -14,6 +14,7 @@ import yaml
 
 from goal.config import identity_of
 from goal.errors import GoalError
+from goal.integrity import blaming_damage
 from goal.report import published
 from goal.report.runs import RunRecord, load_run
 
@@ -101,7 +102,12 @@ def _settings_of(run: RunRecord) -> dict[str, Any]:
 
 def paper_tables(folders: Sequence[Path]) -> list[TextTable]:
     """Build every table that the runs have figures for."""
-    groups = group_runs(find_runs(folders))
+    runs = find_runs(folders)
+    with blaming_damage(run.folder for run in runs):
+        return _paper_tables(group_runs(runs))
+
+
+def _paper_tables(groups: Sequence[Group]) -> list[TextTable]:
     tables = []
     for dataset, stages in sorted({(group.dataset, group.stages) for group in groups}):
         mine = [g for g in groups if (g.dataset, g.stages) == (dataset, stages)]

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable, Sequence
 
 from goal.report.compare import TextTable
@@ -11,6 +12,8 @@ _LATEX = str.maketrans(
     | {"{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"\\": r"\textbackslash{}"}
 )
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def markdown(table: TextTable) -> str:
@@ -53,10 +56,14 @@ def comma_separated(table: TextTable) -> str:
     """CSV, the title first; cells that a spreadsheet would run as a formula are quoted."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([table.title])
-    for row in (table.headings, *table.rows):
-        writer.writerow(["'" + cell if cell[:1] in "=+@\t" else cell for cell in row])
+    for row in ([table.title], table.headings, *table.rows):
+        writer.writerow([_no_formula(cell) for cell in row])
     return buffer.getvalue()
+
+
+def _no_formula(cell: str) -> str:
+    figure = re.fullmatch(r"[-+]?[\d.]+( ± [\d.]+)?", cell)
+    return "'" + cell if cell.lstrip(" ").startswith(_FORMULA) and not figure else cell
 
 
 FORMATS: dict[str, Callable[[TextTable], str]] = {
