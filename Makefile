@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test bench check format wheel-check backbone clean
+.PHONY: help demo test bench check format torture audit wheel-check backbone clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -25,6 +25,14 @@ check: $(INSTALLED)  ## Lint, formatting and types
 format: $(INSTALLED)  ## Apply formatting and safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+torture: $(INSTALLED)  ## Kill, starve, damage and confuse goal for a quarter of an hour; print figures
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.torture
+
+audit:  ## Look the installed versions up in the database of known vulnerabilities
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/pip install --quiet --disable-pip-version-check pip-audit
+	build/audit/bin/pip-audit --strict --requirement constraints.txt --no-deps --disable-pip
 
 wheel-check: $(INSTALLED)  ## Build the wheel, install it into an empty environment, run its demo there
 	PYTHON=$(PYTHON) BIN=$(abspath $(BIN)) sh tests/wheel_check.sh
