@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test bench check format torture audit wheel-check backbone clean
+.PHONY: help demo test bench check format torture audit wheel-check screenshot backbone clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -36,6 +36,10 @@ audit:  ## Look the installed versions up in the database of known vulnerabiliti
 
 wheel-check: $(INSTALLED)  ## Build the wheel, install it into an empty environment, run its demo there
 	PYTHON=$(PYTHON) BIN=$(abspath $(BIN)) sh tests/wheel_check.sh
+
+screenshot: $(INSTALLED)  ## Take the README's picture of the demo's report again (needs Chromium)
+	$(BIN)/goal demo --out build/demo
+	$(BIN)/python -m tests.browser.screenshot build/demo/report.html docs/images/report.png
 
 backbone: $(INSTALLED)  ## Pretrain the embedded backbone again (a few minutes; one thread, for the same bits)
 	OMP_NUM_THREADS=1 $(BIN)/goal pretrain --dataset digits --out build/digits-vit

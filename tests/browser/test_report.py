@@ -68,6 +68,8 @@ def test_methods_can_be_switched_off_and_on(visit: Visit) -> None:
     line = page.locator("#chart-all [data-series='kmeans']")
     chip = page.get_by_role("button", name="kmeans")
     expect(line).to_have_count(1)
+    page.get_by_role("button", name="goal").hover()
+    expect(line).to_have_css("opacity", "0.1")
     chip.click()
     expect(line).to_have_count(0)
     expect(chip).to_have_attribute("aria-pressed", "false")

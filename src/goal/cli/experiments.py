@@ -156,6 +156,7 @@ def bench(
     failures = run_cells(cells, engine, reporter(), cpus_per_cell)
     if len(failures) < len(cells):
         print_tables([out], None)
+        _report(out)
     for failure in failures:
         errors.print(f"{failure.title}: {failure.reason}", style="red", markup=False)
     if failures:
@@ -228,3 +229,4 @@ def sweep(
     table = sweep_table(key, [(unquote(cell.folder.parent.name), cell.folder) for cell in cells])
     write_text(out / "curve.csv", comma_separated(table))
     print_table(table)
+    _report(out)

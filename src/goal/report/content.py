@@ -6,6 +6,7 @@ and what is left out is said in `notes`.
 
 import base64
 import json
+import math
 import zipfile
 from collections.abc import Iterable, Sequence
 from statistics import mean, stdev
@@ -74,7 +75,7 @@ def _average_all(group: Group) -> float:
 
 def _spread(values: Iterable[float | None]) -> list[float] | None:
     """Mean and standard deviation, rounded; None for nothing."""
-    known = [value for value in values if value is not None]
+    known = [value for value in values if value is not None and math.isfinite(value)]
     if not known:
         return None
     return [round(mean(known), 4), round(stdev(known), 4) if len(known) > 1 else 0.0]

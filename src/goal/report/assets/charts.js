@@ -72,10 +72,10 @@ const Charts = (function () {
   }
 
   // series: [{name, colour, dash, marker, values: [number|null], spread: [number]|null, faint}]
-  function lines(place, { series, labels, title, domain, format, every }) {
+  function lines(place, { series, labels, title, domain, format, tall }) {
     place.replaceChildren();
     place.classList.add("chart");
-    const W = 330, H = 210, left = 34, right = 12, top = 10, bottom = 24;
+    const W = 330, H = tall ? 320 : 210, left = 34, right = 12, top = 10, bottom = 24;
     const values = series.flatMap((s) => s.values.flatMap((v, i) =>
       v === null ? [] : [v - (s.spread ? s.spread[i] : 0), v + (s.spread ? s.spread[i] : 0)]));
     if (!values.length) return;
@@ -89,7 +89,7 @@ const Charts = (function () {
       root.append(svg("line", { x1: left, x2: W - right, y1: y(value), y2: y(value), stroke: "var(--grid)" }),
         svg("text", { x: left - 7, y: y(value) + 4, "text-anchor": "end", style: "font-size:11px" }, short(value)));
     }
-    const step = every || Math.ceil(count / 8);
+    const step = Math.ceil(count / 8);
     labels.forEach((label, i) => {
       if (i % step) return;
       root.append(svg("text", { x: x(i), y: H - 6, "text-anchor": "middle", style: "font-size:11px" }, label));

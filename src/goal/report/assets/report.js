@@ -77,6 +77,11 @@
         chips(); curves();
       });
       node.className = "chip";
+      const others = (dim) => document.querySelectorAll("#curves [data-series]").forEach((line) => {
+        line.style.opacity = dim && line.dataset.series.replace(/, published$/, "") !== entry.label ? .1 : "";
+      });
+      for (const [event, dim] of [["pointerenter", true], ["focus", true], ["pointerleave", false], ["blur", false]])
+        node.addEventListener(event, () => others(dim));
       node.append(swatch(styleOf(entry, index)), entry.label + (entry.seeds.length > 1 ? ` · ${entry.seeds.length} seeds` : ""));
       return node;
     });
@@ -115,7 +120,7 @@
     labels.full = stageNames(count);
     [$("title-old").textContent, $("title-new").textContent] = pair().titles;
     for (const [name, series] of Object.entries(parts))
-      lines($(`chart-${name}`), { series, labels, domain: [low, 100], format: fixed(1), title: `Accuracy by stage, ${name}` });
+      lines($(`chart-${name}`), { series, labels, domain: [low, 100], format: fixed(1), tall: bench().groups.length > 5, title: `Accuracy by stage, ${name}` });
   }
 
   function comparison() {
@@ -187,7 +192,7 @@
     const found = stageData();
     if (!show("found", found && state.stage > 0)) return;
     const cards = found.cards || [];
-    const wrong = cards.length ? "" : " No thumbnails are kept for this stage.";
+    const wrong = cards.length ? "" : " No pictures of this stage are in this page.";
     $("gallery-note").textContent = `Classes that ${group().label} (seed ${details().seed}) discovered without a label, as it sees test images `
       + `after stage ${state.stage}. A class bears the name of the true one it matches; the method never saw that name.${wrong}`;
     showGallery($("gallery"), { cards, thumbnails: data.thumbnails });
