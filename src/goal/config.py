@@ -32,7 +32,7 @@ DEFAULT_METHOD = "goal"
 _NOT_IDENTITY = {
     "data": {"root", "download"},
     "bank": {"folder", "budget_gb"},
-    "training": {"checkpoint_seconds", "share_base"},
+    "training": {"checkpoint_seconds", "share_base", "prefetch"},
 }
 
 
@@ -41,7 +41,10 @@ class TrainingSettings(Section):
 
     `selection` is which epoch's model goes on: the last one, or (only to repeat what others
     published) the one that is best on the test set. `share_base` lets runs that train the same
-    base model at stage 0 train it once; it changes no result.
+    base model at stage 0 train it once; it changes no result. `precision` is that of the
+    matrix products in tail and projector; weights and losses stay float32. `prefetch` reads the
+    next batch's tokens on a thread during the backward pass: for GPUs and slow disks; it changes
+    no result.
     """
 
     base_epochs: int = Field(default=100, ge=0)
@@ -52,6 +55,8 @@ class TrainingSettings(Section):
     momentum: float = Field(default=0.9, ge=0, lt=1)
     weight_decay: float = Field(default=5e-5, ge=0)
     selection: Literal["last", "best_on_test"] = "last"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    prefetch: bool = False
     share_base: bool = True
     checkpoint_seconds: float = Field(default=60.0, ge=0)
 

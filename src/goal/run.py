@@ -262,7 +262,8 @@ class Run:
             "bank": s.bank.model_dump(mode="json", exclude={"folder", "budget_gb"}),
             "training": s.training.model_dump(
                 mode="json",
-                exclude={"stage_epochs", "stage_lr", "checkpoint_seconds", "share_base"},
+                exclude={"stage_epochs", "stage_lr", "checkpoint_seconds", "share_base"}
+                | {"prefetch"},
             ),
             "method": base_settings(type(self.method), s.method),
             "capacity": self.stages[-1].num_seen,

@@ -1,7 +1,11 @@
 """The loop of one stage: optimiser, schedule, named terms, and a state that can be resumed."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +17,7 @@ from goal.errors import GoalError
 from goal.methods.base import Batch, LabelledBatch, LabelledStage, Method, Projector, Stage
 from goal.progress import Reporter
 from goal.sharing import Split, agree, average, spread
+from goal.tokens import Tokens
 
 EpochRecord = dict[str, Any]
 
@@ -68,48 +73,111 @@ class StageTrainer:
         sums: dict[str, Tensor] = {}
         counts: dict[str, int] = {}
         self.method.train()
-        count = math.ceil(len(self.stage.tokens) / self.settings.batch_size)
-        batches = self._batches()
-        if count >= _MANY_BATCHES:
-            batches = self._reporter.track(batches, count, f"Epoch {epoch + 1}: batches")
-        for step, batch in enumerate(batches):
-            with spread(self.method, len(batch), ClsTail, Projector):
-                terms = self.method.losses(batch, self.rng)
-            total = torch.stack(list(terms.values())).sum()
-            if not bool(torch.isfinite(total)):
-                raise GoalError(self._not_finite(terms, epoch, step))
-            self._optimiser.zero_grad()
-            total.backward()
-            average(parameter.grad for parameter in self.method.parameters())
-            self._optimiser.step()
-            for name, term in terms.items():
-                sums[name] = sums.get(name, torch.zeros(())) + term.detach().cpu()
-                counts[name] = counts.get(name, 0) + 1
+        parts = self._parts()
+        ahead: Iterable[Tensor | None] = [*parts[1:], None]
+        if len(parts) >= _MANY_BATCHES:
+            ahead = self._reporter.track(ahead, len(parts), f"Epoch {epoch + 1}: batches")
+        with self._reading() as read:
+            upcoming = read(parts[0])
+            for step, following in enumerate(ahead):
+                terms = self._terms(upcoming())
+                self._require_finite(terms, epoch, step)
+                # All that this step draws is drawn, so reading ahead draws what it always would.
+                upcoming = upcoming if following is None else read(following)
+                self._step(terms)
+                for name, term in terms.items():
+                    sums[name] = sums.get(name, torch.zeros(())) + term.detach().cpu()
+                    counts[name] = counts.get(name, 0) + 1
         self.method.eval()
         return {name: float(sums[name]) / counts[name] for name in sums}
 
-    def _batches(self) -> Iterator[Batch]:
-        device = next(self.method.parameters()).device
-        stage = self.stage
-        order = torch.randperm(len(stage.tokens), generator=self.rng)
-        for positions in order.split(self.settings.batch_size):
-            if len(positions) == 1 and len(order) > 1:
-                continue  # contrast needs company
-            mine = Split(len(positions)).mine
-            first, second = stage.tokens.pair(positions, self.rng, mine)
-            views = (first.to(device), second.to(device), positions.to(device))
-            if isinstance(stage, LabelledStage):
-                yield LabelledBatch(*views, labels=stage.labels[positions].to(device))
-            else:
-                yield Batch(*views)
+    def _terms(self, batch: Batch) -> dict[str, Tensor]:
+        half = self.settings.precision == "bfloat16"
+        with (
+            _in_bfloat16(self.method) if half else nullcontext(),
+            spread(self.method, len(batch), ClsTail, Projector),
+        ):
+            return self.method.losses(batch, self.rng)
 
-    def _not_finite(self, terms: dict[str, Tensor], epoch: int, step: int) -> str:
+    def _step(self, terms: dict[str, Tensor]) -> None:
+        self._optimiser.zero_grad()
+        torch.stack(list(terms.values())).sum().backward()
+        average(parameter.grad for parameter in self.method.parameters())
+        self._optimiser.step()
+
+    # -- batches ----------------------------------------------------------------------------------
+
+    def _parts(self) -> list[Tensor]:
+        """Positions of each batch of an epoch."""
+        order = torch.randperm(len(self.stage.tokens), generator=self.rng)
+        parts = order.split(self.settings.batch_size)
+        return [part for part in parts if len(part) != 1 or len(order) == 1]  # contrast needs two
+
+    @contextmanager
+    def _reading(self) -> Iterator[Callable[[Tensor], Callable[[], Batch]]]:
+        """Yield what takes positions and returns a way to get their batch.
+
+        With `prefetch` a thread starts to read at once; otherwise reading waits until then.
+        """
+        if not self.settings.prefetch:
+            yield lambda positions: partial(self._read, positions)
+            return
+        with ThreadPoolExecutor(1) as thread:
+            yield lambda positions: thread.submit(self._read, positions).result
+
+    def _read(self, positions: Tensor) -> Batch:
+        device = next(self.method.parameters()).device
+        mine = Split(len(positions)).mine
+        first, second = self.stage.tokens.pair(positions, self.rng, mine)
+        views = (onto(first, device), onto(second, device), positions.to(device))
+        if isinstance(self.stage, LabelledStage):
+            return LabelledBatch(*views, labels=self.stage.labels[positions].to(device))
+        return Batch(*views)
+
+    def _require_finite(self, terms: dict[str, Tensor], epoch: int, step: int) -> None:
+        if bool(torch.isfinite(torch.stack([term.detach() for term in terms.values()]).sum())):
+            return
         listed = ", ".join(f"{name} = {float(term.detach()):g}" for name, term in terms.items())
-        return (
+        raise GoalError(
             f"The loss is not finite at stage {self.stage.index}, epoch {epoch + 1}, step "
             f"{step + 1}: {listed}. The last good checkpoint is kept. Lower training.base_lr or "
             f"training.stage_lr, or look at the term that broke."
         )
+
+
+@contextmanager
+def _in_bfloat16(method: Method) -> Iterator[None]:
+    """Let tails and projectors multiply in bfloat16; what they give, and the losses, are float32.
+
+    Losses are cheap, and some of them take logarithms of numbers near one.
+    """
+
+    def rounded(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def call(*inputs: Any) -> Tensor:
+            with torch.autocast(next(method.parameters()).device.type, torch.bfloat16):
+                return forward(*inputs).float()
+
+        return call
+
+    heavy = [part for part in method.modules() if isinstance(part, (ClsTail, Projector))]
+    for part in heavy:
+        part.__dict__["forward"] = rounded(part.forward)
+    try:
+        yield
+    finally:
+        for part in heavy:
+            del part.__dict__["forward"]
+
+
+def onto(tokens: Tokens, device: torch.device) -> Tokens:
+    """Move tokens to a device; to a GPU through pinned memory, from which copies are fastest.
+
+    The GPU's branch could not be run on the machines this was written on.
+    """
+    if device.type == "cuda":
+        pinned = tokens.normalised.pin_memory(), tokens.cls.pin_memory()
+        tokens = replace(tokens, normalised=pinned[0], cls=pinned[1])
+    return tokens.to(device)
 
 
 def make_optimiser(method: Method, settings: TrainingSettings, lr: float) -> torch.optim.Optimizer:
