@@ -11,6 +11,7 @@ import pytest
 
 from goal.cli import main
 from goal.errors import GoalError
+from goal.report import content
 from goal.report.page import write_report
 from tests.report.runs import write_pictures, write_run
 
@@ -69,8 +70,8 @@ def test_seeds_are_averaged_and_published_rows_keep_their_convention(tmp_path: P
 def test_details_say_what_was_taken_for_what(tmp_path: Path) -> None:
     folder = write_pictures(write_run(tmp_path / "a", [90.0, 80.0], dataset="digits"))
     page = write_report([folder], tmp_path / "report.html").read_text()
-    content = data_of(page)
-    details = content["benchmarks"][0]["groups"][0]["details"]
+    whole = data_of(page)
+    details = whole["benchmarks"][0]["groups"][0]["details"]
     stage = details["stages"][1]
     truth, named = truth_and_named(folder)
     by_hand = np.zeros((3, 4), dtype=int)
@@ -79,9 +80,41 @@ def test_details_say_what_was_taken_for_what(tmp_path: Path) -> None:
     assert stage["confusion"]["counts"] == by_hand.tolist()
     assert sum(stage["confusion"]["right"]) == int((truth == named).sum())
     shown = {key for card in stage["cards"] for row in card["rows"].values() for key, _ in row}
-    assert shown and shown <= set(content["thumbnails"])
+    assert shown and shown <= set(whole["thumbnails"])
     assert details["births"] == [0, 0, 0, 0, 1, 1]
     assert {"embeddings", "features"} == set(stage["maps"])
+
+
+def test_what_is_left_out_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "MAX_THUMBNAILS", 1)
+    monkeypatch.setattr(content, "MAX_HEAT_CLASSES", 3)
+    folder = write_pictures(write_run(tmp_path / "a", [90.0, 80.0], dataset="digits"))
+    found = data_of(write_report([folder], tmp_path / "report.html").read_text())
+    stage = found["benchmarks"][0]["groups"][0]["details"]["stages"][1]
+    assert stage["cards"] is None and found["thumbnails"] == {}
+    assert any("left out" in note and ": 1, of" in note for note in found["notes"])
+    assert stage["matrix"]["classes"] == [0, 2, 5] and stage["matrix"]["of"] == 6
+    assert stage["maps"]["features"]["class_count"] == 6
+
+
+def test_predicted_classes_without_a_match(tmp_path: Path) -> None:
+    folder = write_pictures(write_run(tmp_path / "a", [90.0, 80.0], dataset="digits"))
+    path = folder / "stages" / "stage-1.npz"
+    with np.load(path) as arrays:
+        changed = dict(arrays) | {"owner": np.array([0, 1, 2, 3, 4, -1])}
+    np.savez(path, allow_pickle=False, **changed)
+    found = data_of(write_report([folder], tmp_path / "report.html").read_text())
+    stage = found["benchmarks"][0]["groups"][0]["details"]["stages"][1]
+    assert [card["title"] for card in stage["cards"]] == ["five", "No true class matches"]
+    nameless = int((changed["predictions"] == 5).sum())
+    assert sum(row[3] for row in stage["confusion"]["counts"]) == nameless > 0
+
+
+def test_a_run_of_stage_0_alone(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", [90.0], dataset="digits")
+    page = write_report([folder], tmp_path / "report.html").read_text()
+    (group,) = data_of(page)["benchmarks"][0]["groups"]
+    assert group["average"]["all"] is None and group["forgetting"]["happy"] is None
 
 
 def truth_and_named(folder: Path) -> tuple[Any, Any]:

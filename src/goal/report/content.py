@@ -290,8 +290,9 @@ class _Shelf:
         notes = []
         if self._left_out:
             notes.append(
-                f"{self._left_out} galleries of earlier stages or further runs are left out, to "
-                f"keep the page at {MAX_THUMBNAILS:,} thumbnails; report fewer runs to see them."
+                f"Galleries left out, to keep the page at {MAX_THUMBNAILS:,} thumbnails: "
+                f"{self._left_out}, of earlier stages or further runs. Report fewer runs to see "
+                "them."
             )
         if self._many_classes:
             notes.append(f"Galleries show {MAX_CLASSES} discovered classes, evenly spread.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from goal.errors import GoalError
 from goal.files import replacing
+from goal.integrity import blaming_damage
 from goal.report import published
 from goal.report.compare import CONVENTIONS, Group, alignment, find_runs, group_runs
 from goal.report.runs import RunRecord
@@ -52,7 +53,8 @@ def write_figures(folders: Sequence[Path], out: Path) -> list[Path]:
     runs = find_runs(folders)
     out.mkdir(parents=True, exist_ok=True)
     written = []
-    with matplotlib.rc_context(_LOOK):  # type: ignore[arg-type]
+    damage = blaming_damage(run.folder for run in runs)
+    with damage, matplotlib.rc_context(_LOOK):  # type: ignore[arg-type]
         for name, figure in _figures(runs):
             written += _save(figure, out, name)
     return written
