@@ -24,7 +24,7 @@ from goal.run import start
 VIEWS: tuple[int | str, ...] = (1, 2, 4, 8, "fresh")
 PRECISIONS = ("float32", "float16", "int8")
 _USUAL_VIEWS, _USUAL_PRECISION = 4, "float16"
-console = Console(width=200)
+console = Console()
 
 
 def accuracies(settings: Settings, folder: Path) -> dict[str, float]:
@@ -88,7 +88,7 @@ def main(
                 settings = assemble(recipe, dataset, method, layer)
                 found.append(accuracies(settings, Path(folder) / f"{number}-{seed}"))
             lines.append(row(label, found))
-            console.print(lines[-1], markup=False)
+            console.print(lines[-1], markup=False, soft_wrap=True)
     command = " ".join(["python -m benchmarks.views", *sys.argv[1:]])
     head = [
         "# Views and precision of the bank",

@@ -161,18 +161,18 @@ def largest_difference(
     return max(float((mine[key] - theirs[key]).abs()) for key in theirs) / scale
 
 
-def table(times: list[StepTimes]) -> list[str]:
-    """Ratios as Markdown."""
-    lines = [
-        "| model | method | reference, ms per image | ours | **ratio** | ours without reading "
-        "| ratio | losses differ by |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    for t in times:
-        stage = ", stage 0" if t.labelled else ""
-        lines.append(
-            f"| {t.size.name} | {t.method}{stage} | {1e3 * t.reference:.1f} | {1e3 * t.ours:.3f} "
-            f"| **{t.reference / t.ours:.0f}x** | {1e3 * t.without_reading:.3f} "
-            f"| {t.reference / t.without_reading:.0f}x | {t.difference:.0e} |"
-        )
-    return lines
+HEAD = (
+    "| model | method | reference, ms per image | ours | **ratio** | ours without reading "
+    "| ratio | losses differ by |",
+    "|---|---|---:|---:|---:|---:|---:|---:|",
+)
+
+
+def row(t: StepTimes) -> str:
+    """Ratios as a line of a Markdown table."""
+    stage = ", stage 0" if t.labelled else ""
+    return (
+        f"| {t.size.name} | {t.method}{stage} | {1e3 * t.reference:.1f} | {1e3 * t.ours:.3f} "
+        f"| **{t.reference / t.ours:.0f}x** | {1e3 * t.without_reading:.3f} "
+        f"| {t.reference / t.without_reading:.0f}x | {t.difference:.0e} |"
+    )
