@@ -11,6 +11,7 @@ from torch import Tensor
 
 from goal.errors import GoalError
 from goal.geometry import UNOWNED, VertexLedger, simplex_etf
+from goal.methods.base import restore
 
 
 def ids(*values: int) -> Tensor:
@@ -149,3 +150,76 @@ def test_the_ledger_survives_its_state_dict() -> None:
         other.claim(ids(2), ids(5))
     other.claim(ids(3), ids(5))
     assert ledger.free().tolist() == [1, 2, 5]  # a copy, not a share
+
+
+# -- adaptive expansion ------------------------------------------------------------------------
+
+
+def claimed(size: int, dim: int, owned: list[int], seed: int = 0) -> VertexLedger:
+    ledger = VertexLedger(size, dim, seed)
+    ledger.claim(torch.arange(len(owned)), ids(*owned))
+    return ledger
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.data(), st.integers(2, 12), st.integers(1, 12), st.integers(0, 6), st.integers(0, 99))
+def test_an_extended_simplex_is_exact_and_keeps_its_owners(
+    data: st.DataObject, size: int, added: int, slack: int, seed: int
+) -> None:
+    owned = data.draw(st.lists(st.integers(0, size - 1), unique=True))
+    ledger = claimed(size, size + added + slack, owned, seed)
+    degrees = ledger.extend(size + added)
+    total = size + added
+    points = ledger.vertices.double().numpy()
+    expected = np.full((total, total), -1 / (total - 1))
+    np.fill_diagonal(expected, 1)
+    np.testing.assert_allclose(points @ points.T, expected, atol=1e-5)
+    assert ledger.vertices.dtype == torch.float32 and len(degrees) == len(owned)
+    assert ledger.vertex_of(torch.arange(len(owned))).tolist() == owned
+    assert len(ledger.free()) == total - len(owned)
+
+
+@pytest.mark.parametrize("owned", [[0, 1, 2, 3], [4, 1], [0, 1, 2, 3, 4, 5]])
+def test_no_other_rotation_moves_the_owned_vertices_less(owned: list[int]) -> None:
+    ledger = claimed(6, 12, owned)
+    before = ledger.vertices.double()[owned]
+    degrees = ledger.extend(10)
+    after = ledger.vertices.double()
+    moved = float((after[owned] - before).square().sum())
+    cosines = (after[owned] * before).sum(dim=1).clamp(-1, 1)
+    expected = torch.rad2deg(torch.arccos(cosines))
+    torch.testing.assert_close(degrees.sort().values, expected.sort().values, atol=0.05, rtol=0)
+    rng = torch.Generator().manual_seed(1)
+    for scale in (1e-3, 1e-2, 0.1, 1.0, 10.0):
+        for _ in range(40):
+            noise = scale * torch.randn(12, 12, generator=rng, dtype=torch.float64)
+            rotation = torch.linalg.matrix_exp(noise - noise.T)
+            assert float((after[owned] @ rotation - before).square().sum()) >= moved - 1e-5
+
+
+def test_a_full_simplex_turns_by_the_angle_geometry_says() -> None:
+    """K unit vectors with cosine a are nearest to those with cosine b around the same axis.
+
+    Their sum has length sqrt(K + K(K-1) c); with c = -1/(K-1) it is 0, so all of a vertex lies
+    across the axis. Afterwards a part s/K of it lies along the axis, and the angle is its arcsine.
+    """
+    size, total = 6, 10
+    degrees = claimed(size, 12, list(range(size))).extend(total)
+    along = np.sqrt(size - size * (size - 1) / (total - 1)) / size
+    np.testing.assert_allclose(degrees.numpy(), np.degrees(np.arcsin(along)), atol=1e-3)
+
+
+@pytest.mark.parametrize("wanted", [5, 6, 13])
+def test_a_simplex_cannot_shrink_or_outgrow_its_space(wanted: int) -> None:
+    ledger = claimed(6, 12, [0])
+    with pytest.raises(GoalError, match=r"at most 12.*wider projector"):
+        ledger.extend(wanted)
+    assert ledger.vertices.shape == (6, 12)
+
+
+def test_an_extended_ledger_is_restored() -> None:
+    ledger = claimed(4, 12, [2, 0])
+    ledger.extend(9)
+    twin = VertexLedger(4, 12, seed=5)
+    restore(twin, ledger.state_dict())
+    assert torch.equal(twin.vertices, ledger.vertices) and torch.equal(twin.owners, ledger.owners)

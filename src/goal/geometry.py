@@ -43,7 +43,8 @@ def simplex_etf(num_vertices: int, dim: int, seed: int) -> Tensor:
 class VertexLedger(nn.Module):
     """A fixed simplex whose vertices are claimed by classes, each once and for ever.
 
-    Vertices and claims are buffers, so the ledger travels with the state dict of its owner.
+    Vertices and claims are buffers, so the ledger travels with the state dict of its owner. When
+    vertices run out, `extend` makes room.
     """
 
     vertices: Tensor
@@ -80,8 +81,45 @@ class VertexLedger(nn.Module):
             raise GoalError(
                 f"{count} new classes need a vertex each, but only {len(self.free())} of "
                 f"{len(self.owners)} are free. Start with a larger method.num_vertices "
-                f"(at most {self.vertices.shape[1]} here)."
+                f"(at most {self.vertices.shape[1]} here), set method.expand_vertices, or extend "
+                f"the simplex yourself (VertexLedger.extend)."
             )
+
+    def extend(self, num_vertices: int) -> Tensor:
+        """Make the simplex larger while the owned vertices move as little as possible.
+
+        All simplices of one size differ by a rotation or reflection only. Of these the one is
+        taken whose first vertices have the least sum of squared distances from the owned ones
+        (orthogonal Procrustes), so the result is again an exact simplex and no other would
+        have moved them less. Owned vertices keep their indices.
+
+        Args:
+            num_vertices: New size, more than now.
+
+        Returns:
+            By how many degrees each owned vertex turned, in the order of their indices, float64.
+        """
+        size, dim = self.vertices.shape
+        if not size < num_vertices <= dim:
+            raise GoalError(
+                f"The simplex has {size} vertices and can be extended to at most {dim}, one per "
+                f"dimension of the embedding; {num_vertices} were asked for. For more, start "
+                f"again with a wider projector (method.projector_out)."
+            )
+        owned = (self.owners != UNOWNED).nonzero().flatten().cpu()
+        old_OD = self.vertices[owned.to(self.vertices.device)].cpu().double()
+        fresh_KD = simplex_etf(num_vertices, dim, seed=0)
+        left, _, right = torch.linalg.svd(fresh_KD[: len(owned)].T @ old_OD)
+        turned_KD = fresh_KD @ left @ right
+        rest = torch.ones(num_vertices, dtype=torch.bool)
+        rest[owned] = False
+        vertices = torch.empty_like(turned_KD)
+        vertices[owned], vertices[rest] = turned_KD[: len(owned)], turned_KD[len(owned) :]
+        added = self.owners.new_full((num_vertices - size,), UNOWNED)
+        self.vertices = vertices.to(self.vertices)
+        self.owners = torch.cat([self.owners, added])
+        cosines = torch.nn.functional.cosine_similarity(vertices[owned], old_OD, dim=1)
+        return torch.rad2deg(torch.acos(cosines.clamp(-1, 1)))
 
     def vertex_of(self, classes: Tensor) -> Tensor:
         """Vertex index of each class, `UNOWNED` where a class owns none."""

@@ -28,6 +28,8 @@ class AlignedBaseSettings(ParametricSettings):
         supervised_alignment: Align labelled embeddings at stage 0 (Table 4, first column).
         base_alignment_weight: Weight of the supervised alignment.
         num_vertices: Vertices of the simplex [K]; by default all classes of the protocol.
+        expand_vertices: Double the simplex when its vertices run out, turning the owned ones as
+            little as possible (see `VertexLedger.extend`), instead of stopping.
         classifier_space: Where classifier and k-means live.
         base_assignment: How base classes get their vertices.
         base_self_distillation: Add view-to-view self-distillation at stage 0.
@@ -38,6 +40,7 @@ class AlignedBaseSettings(ParametricSettings):
     supervised_alignment: bool = True
     base_alignment_weight: float = Field(default=1.0, ge=0)
     num_vertices: int | None = Field(default=None, ge=2)
+    expand_vertices: bool = False
     classifier_space: Literal["backbone", "projector"] = "backbone"
     base_assignment: Literal["identity", "hungarian"] = "identity"
     base_self_distillation: bool = False
@@ -71,10 +74,18 @@ class AlignedBase(Parametric):
 
     def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Grow the classifier; base classes get their vertices."""
-        self.ledger.require_free(stage.num_new)
+        self.make_room(stage.num_new)
         super().begin_stage(stage, rng)
         if isinstance(stage, LabelledStage):
             self._claim_base(stage)
+
+    def make_room(self, count: int) -> None:
+        """See to it that `count` vertices are free, or raise an error that says what to do."""
+        size, dim = self.ledger.vertices.shape
+        needed = size - len(self.ledger.free()) + count
+        if self.settings.expand_vertices and size < needed <= dim:
+            self.ledger.extend(min(max(2 * size, needed), dim))
+        self.ledger.require_free(count)
 
     def _claim_base(self, stage: LabelledStage) -> None:
         """Give class k the k-th vertex, or each class the best match of its mean embedding."""

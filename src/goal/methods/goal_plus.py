@@ -107,7 +107,7 @@ class GoalPlus(AlignedBase):
 
     def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Start stage 0 like GOAL; the teacher then keeps the pretrained tail for good."""
-        self.ledger.require_free(stage.num_new)
+        self.make_room(stage.num_new)
         if stage.index == 0:
             super().begin_stage(stage, rng)
 
