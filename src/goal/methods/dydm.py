@@ -49,23 +49,19 @@ class DYDM(Happy):
 
     Settings = DYDMSettings
     settings: DYDMSettings
-    anchored: Tensor  # whether the anchor holds the tail of stage 0 already
 
     def __init__(self, settings: DYDMSettings, tail: ClsTail, rng: torch.Generator) -> None:
         super().__init__(settings, tail, rng)
         self.anchor = copy.deepcopy(tail).requires_grad_(False)
         self.memory = RidgeMemory(tail.width, settings.memory_width, settings.gamma, rng)
-        self.register_buffer("anchored", torch.tensor(False))
-
-    def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:
-        """Keep the tail that stage 0 trained, for ever, before it moves on."""
-        super().begin_stage(stage, rng)
-        if stage.index > 0 and not bool(self.anchored):
-            self.anchor.load_state_dict(self.tail.state_dict())
-            self.anchored.fill_(True)
 
     def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
-        """Measure prototypes as Happy does, and take the stage's classes into memory."""
+        """Measure prototypes as Happy does, and take the stage's classes into memory.
+
+        The tail that stage 0 trained is kept for ever, before it moves on.
+        """
+        if isinstance(stage, LabelledStage):
+            self.anchor.load_state_dict(self.tail.state_dict())
         outputs, stable = self._look(stage.tokens)
         self.remember(stage, outputs)
         if isinstance(stage, LabelledStage):
@@ -85,8 +81,7 @@ class DYDM(Happy):
 
     def _stable(self, tokens: Tokens) -> Tensor:
         """Unit features of the stage-0 tail."""
-        tail = self.anchor if bool(self.anchored) else self.tail
-        return F.normalize(tail(tokens), dim=1)
+        return F.normalize(self.anchor(tokens), dim=1)
 
     @torch.no_grad()
     def _look(self, tokens: TokenSource, batch_size: int = 512) -> tuple[Outputs, Tensor]:
@@ -94,7 +89,7 @@ class DYDM(Happy):
         outputs, stable = [], []
         split = Split(len(tokens))
         for part in split.mine.split(batch_size):
-            clean = tokens.clean(part).to(self.anchored.device)
+            clean = tokens.clean(part).to(self.radius.device)
             outputs.append(super().infer(clean))
             stable.append(self._stable(clean))
         return Outputs.cat(outputs).over(split.gather), split.gather(torch.cat(stable))
