@@ -13,9 +13,10 @@ import torch.nn.functional as F
 from filelock import FileLock
 from torch import Tensor
 
-from goal import methods
+from goal import census, methods
 from goal.backbone.tail import ClsTail
 from goal.clustering import class_means, kmeans
+from goal.config import compose, find_recipe, read_settings
 from goal.errors import GoalError
 from goal.files import read_jsonl
 from goal.methods.base import (
@@ -264,3 +265,60 @@ def test_a_method_may_learn_without_gradient_steps(
     summary = start(settings, tmp_path / "out")
     assert summary["stage0_all"] > 90
     assert (tmp_path / "out" / "history.jsonl").read_text() == ""
+
+
+# -- with the number of new classes estimated --------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["goal", "kmeans", "vb_cgcd"])
+def test_a_run_can_count_the_new_classes_itself(method: str, tmp_path: Path) -> None:
+    settings = small_settings("protocol.estimate_new=true")
+    if method != "goal":
+        recipe = read_settings(find_recipe(f"digits/{method}"))
+        small = {"train_per_class": 30, "test_per_class": 10, "estimate_new": True}
+        training = {"base_epochs": 2, "stage_epochs": 2}
+        settings = compose(recipe, {"protocol": small, "training": training})
+    start(settings, tmp_path / "run")
+    records = read_jsonl(tmp_path / "run" / "results.jsonl")
+    assert [record["num_new"] for record in records] == [4, 2, 2, 2]
+    found = [record["num_found"] for record in records]
+    assert found[0] == 4 and all(0 <= count <= 10 for count in found)
+    assert sum(found[1:]) > 0
+    for record in records:
+        saved = np.load(tmp_path / "run" / "stages" / f"stage-{record['stage']}.npz")
+        assert saved["predictions"].max() < sum(found[: record["stage"] + 1])
+
+
+def test_counting_survives_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = small_settings("protocol.estimate_new=true", "training.checkpoint_seconds=0")
+    start(settings, tmp_path / "whole")
+    original = StageTrainer._train_epoch
+
+    def struck(self: StageTrainer, epoch: int) -> dict[str, float]:
+        if (self.stage.index, epoch) == (2, 1):
+            raise KeyboardInterrupt
+        return original(self, epoch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StageTrainer, "_train_epoch", struck)
+        with pytest.raises(KeyboardInterrupt):
+            start(settings, tmp_path / "broken")
+    resume(tmp_path / "broken")
+    for name in ("results.jsonl", "history.jsonl"):
+        assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_stage_with_nothing_new_adds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(features: Tensor, *_: object) -> object:
+        return np.full(len(features), -1)
+
+    monkeypatch.setattr(census, "new_clusters", nothing)
+    start(small_settings("protocol.estimate_new=true"), tmp_path / "run")
+    records = read_jsonl(tmp_path / "run" / "results.jsonl")
+    assert [record["num_found"] for record in records] == [4, 0, 0, 0]
+    last = np.load(tmp_path / "run" / "stages" / "stage-3.npz", allow_pickle=False)
+    assert last["predictions"].max() < 4
+    assert {row["stage"] for row in read_jsonl(tmp_path / "run" / "history.jsonl")} == {0}
+    assert "confident_size" not in records[1]

@@ -3,14 +3,17 @@
 All estimators look at unit features of the stage's images, at the means of the known classes, and
 at what stage 0 measured of them (`measure_known`): no image needs to be kept.
 
+The estimators share one family of partitions: k-means around the known means, which stay put, and
+0, 1, 2, ... new centres. They differ in how they choose among them.
+
 Shapes: N images, D features, K known classes, C centres, R reduced features.
 """
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from sklearn.metrics import silhouette_score
 from torch import Tensor
@@ -18,8 +21,14 @@ from torch import Tensor
 from goal.clustering import class_means, kmeans
 from goal.errors import pick
 
-AXES = 64
-SHRINK = 0.5
+# Chosen on base classes that played the new ones (docs/decisions/0008).
+AXES = 64  # principal directions that are looked at
+SHRINK = 0.5  # how far the known classes' covariance is drawn to a ball before rounding by it
+LEAST = 12  # images without which a cluster does not count as a class
+OUTSIDE = 1.5  # squared distance to a known mean, over its own images', from where on it is not it
+VALLEY = 1.25  # depth between two classes over the depth between the halves of a plain one
+
+_USUAL_HALVES = 3.2  # depth between the halves of a class, where no known class is large enough
 _LLOYD_STEPS = 20
 _CANDIDATES = 5
 
@@ -36,6 +45,33 @@ class Spread(NamedTuple):
     gap: Tensor
 
 
+class Partition(NamedTuple):
+    """The stage's images around the known means, which come first, and some new centres."""
+
+    points_NR: Tensor
+    centres_CR: Tensor
+    num_known: int
+    labels_N: Tensor
+    distortion: float
+
+
+class Candidates(NamedTuple):
+    """What estimators choose from.
+
+    Attributes:
+        partitions: With 0, 1, 2, ... new centres.
+        gap: See `Spread`.
+        own: Mean squared distance of known classes' images from their means, in the same space.
+    """
+
+    partitions: list[Partition]
+    gap: float
+    own: float
+
+
+Estimator = Callable[[Candidates], int]
+
+
 def measure_known(features_ND: Tensor, labels_N: Tensor, count: int) -> tuple[Tensor, Spread]:
     """Measure labelled classes at stage 0.
 
@@ -48,13 +84,18 @@ def measure_known(features_ND: Tensor, labels_N: Tensor, count: int) -> tuple[Te
         Class means (count, D), to which later stages append those of what they found, and the
         classes' spread, which stays as it is.
     """
-    features = features_ND.double()
-    means = class_means(features, labels_N, count)
-    centred = features - means[labels_N]
-    weights_N1 = 1 / (count * torch.bincount(labels_N, minlength=count)[labels_N])[:, None]
+    features, labels = features_ND.double().cpu(), labels_N.cpu()
+    means = class_means(features, labels, count)
+    centred = features - means[labels]
+    sizes = torch.bincount(labels, minlength=count).double()
+    weights_N1 = 1 / (count * sizes[labels])[:, None]
     within = (centred * weights_N1).T @ centred
     points_NR = features @ _axes(features, within)
-    return means.to(features_ND.dtype), Spread(within, _valley(points_NR, labels_N, count))
+    classes = [points_NR[labels == label] for label in range(count)]
+    halves = [_halves(points) for points in classes if len(points) >= LEAST]
+    # The lower quartile: a class that falls into parts by itself is no ruler.
+    gap = VALLEY * float(np.quantile(halves or [_USUAL_HALVES], 0.25))
+    return means.to(features_ND), Spread(within, torch.tensor(gap, dtype=torch.float64))
 
 
 def estimate_new(
@@ -78,64 +119,102 @@ def estimate_new(
     Returns:
         The number of new classes, 0 to `most`; 0 means that nothing is new.
     """
-    chosen = pick(ESTIMATORS, estimator, "estimator")
+    clusters = new_clusters(features_ND, known_means_KD, known_spread, most, rng, estimator)
+    return int(clusters.max(initial=-1)) + 1
+
+
+def new_clusters(
+    features_ND: Tensor,
+    known_means_KD: Tensor,
+    known_spread: Spread,
+    most: int,
+    rng: torch.Generator,
+    estimator: str = "auto",
+) -> npt.NDArray[np.int64]:
+    """Say which of the estimated new classes each image falls into, -1 for a known class, (N,).
+
+    The arguments are those of `estimate_new`.
+    """
+    choose = pick(ESTIMATORS, estimator, "estimator")
+    if not len(features_ND):
+        return np.empty(0, dtype=np.int64)
+    found = candidates(features_ND, known_means_KD, known_spread, most, rng)
+    chosen = found.partitions[choose(found)]
+    labels = chosen.labels_N.numpy()
+    new = labels >= chosen.num_known
+    result = np.full(len(labels), -1)
+    result[new] = np.unique(labels[new], return_inverse=True)[1]
+    return result
+
+
+def candidates(
+    features_ND: Tensor,
+    known_means_KD: Tensor,
+    known_spread: Spread,
+    most: int,
+    rng: torch.Generator,
+) -> Candidates:
+    """Cut a stage's images into known classes and 0 to `most` new ones."""
     features, known = features_ND.double().cpu(), known_means_KD.double().cpu()
-    most = min(most, len(features))
-    if most < 1:
-        return 0
-    axes_DR = _axes(features, known_spread.within_DD)
-    partitions = _grow(features @ axes_DR, known @ axes_DR, most, rng)
-    return chosen(partitions, known_spread)
+    within = known_spread.within_DD.double().cpu()
+    axes_DR = _axes(features, within)
+    partitions = _grow(features @ axes_DR, known @ axes_DR, min(most, len(features)), rng)
+    own = float((axes_DR.T @ within @ axes_DR).trace())
+    return Candidates(partitions, float(known_spread.gap), own)
 
 
-class Partition(NamedTuple):
-    """The stage's images around the known means, which stay put, and some new centres."""
-
-    points_NR: Tensor
-    centres_CR: Tensor
-    num_known: int
-    labels_N: Tensor
-    distortion: float
-
-
-Estimator = Callable[[list[Partition], Spread], int]
-
-
-def silhouette(partitions: list[Partition], spread: Spread) -> int:
+def silhouette(found: Candidates) -> int:
     """Largest mean silhouette (Rousseeuw 1987)."""
     scores = []
-    for part in partitions:
-        present = len(part.labels_N.unique())
-        valid = 1 < present < len(part.labels_N)
+    for part in found.partitions:
+        several = 1 < len(part.labels_N.unique()) < len(part.labels_N)
         points, labels = part.points_NR.numpy(), part.labels_N.numpy()
-        scores.append(float(silhouette_score(points, labels)) if valid else -1.0)
+        scores.append(float(silhouette_score(points, labels)) if several else -1.0)
     return int(np.argmax(scores))
 
 
-def elbow(partitions: list[Partition], spread: Spread) -> int:
+def elbow(found: Candidates) -> int:
     """Where the curve of distortions lies farthest below the line between its ends."""
-    curve = np.array([part.distortion for part in partitions])
+    curve = np.array([part.distortion for part in found.partitions])
     line = np.linspace(curve[0], curve[-1], len(curve))
     return int(np.argmax(line - curve))
 
 
-def bic(partitions: list[Partition], spread: Spread) -> int:
-    """Bayesian information criterion of round clusters of one size (as in X-means)."""
-    count, width = partitions[0].points_NR.shape
+def bic(found: Candidates) -> int:
+    """Bayesian information criterion of a mixture of equal balls (as in X-means)."""
+    count, width = found.partitions[0].points_NR.shape
     costs = [
         count * width * np.log(max(part.distortion, 1e-300)) + new * (width + 1) * np.log(count)
-        for new, part in enumerate(partitions)
+        for new, part in enumerate(found.partitions)
     ]
     return int(np.argmin(costs))
 
 
-def ruler(partitions: list[Partition], spread: Spread) -> int:
-    """Cut finely, then join clusters unless a valley as between known classes parts them."""
-    part = partitions[-1]
-    groups = list(part.labels_N[part.labels_N >= part.num_known].unique())
-    clusters = [part.points_NR[part.labels_N == label] for label in groups]
+def ruler(found: Candidates) -> int:
+    """Cut finely, drop what is known or tiny, join what no valley parts; known classes measure.
+
+    A cluster whose images are about as near to a known mean as that class's own is a piece of
+    it. Two clusters are one class if the valley between them is about as shallow as the one
+    that a cut through a known class shows.
+    """
+    part = found.partitions[-1]
     known = part.centres_CR[: part.num_known]
-    return len(_joined(clusters, known, float(spread.gap)))
+    new = [
+        part.points_NR[part.labels_N == part.num_known + j]
+        for j in range(len(part.centres_CR) - part.num_known)
+    ]
+    kept = [
+        centre
+        for points, centre in zip(new, part.centres_CR[part.num_known :], strict=True)
+        if len(points) >= LEAST
+        and float(torch.cdist(points, known).square().mean(dim=0).min()) >= OUTSIDE * found.own
+    ]
+    if not kept:
+        return 0
+    centres = torch.cat([known, torch.stack(kept)])
+    labels = torch.cdist(part.points_NR, centres).argmin(dim=1)
+    clusters = [part.points_NR[labels == part.num_known + j] for j in range(len(kept))]
+    return _count_joined([points for points in clusters if len(points) >= LEAST], found.gap)
 
 
 ESTIMATORS: dict[str, Estimator] = {
@@ -149,11 +228,11 @@ ESTIMATORS: dict[str, Estimator] = {
 
 def _axes(features_ND: Tensor, within_DD: Tensor) -> Tensor:
     """Directions to look along: the main ones once known classes spread about alike, (D, R)."""
-    within, eye = within_DD.double(), torch.eye(len(within_DD), dtype=torch.float64)
-    scale = within.trace() / len(within)
-    values, vectors = torch.linalg.eigh((1 - SHRINK) * within + SHRINK * scale * eye)
+    eye = torch.eye(len(within_DD), dtype=torch.float64)
+    ball = within_DD.trace() / len(within_DD)
+    values, vectors = torch.linalg.eigh((1 - SHRINK) * within_DD + SHRINK * ball * eye)
     rounding_DD = vectors / values.clamp_min(1e-12).sqrt()
-    _, main_DD = torch.linalg.eigh(torch.cov((features_ND @ rounding_DD).T))
+    _, main_DD = torch.linalg.eigh(torch.cov((features_ND @ rounding_DD).T, correction=0))
     return torch.as_tensor(rounding_DD @ main_DD[:, -AXES:])
 
 
@@ -162,7 +241,7 @@ def _grow(points: Tensor, known: Tensor, most: int, rng: torch.Generator) -> lis
     partitions = [_settle(points, known, len(known), steps=0)]
     for _ in range(most):
         last = partitions[-1]
-        distance = torch.cdist(points, last.centres_CR).amin(dim=1).square() + 1e-300
+        distance = torch.cdist(points, last.centres_CR).amin(dim=1).square() + 1e-12
         seeds = torch.multinomial(distance, _CANDIDATES, replacement=True, generator=rng)
         trials = [
             _settle(points, torch.cat([last.centres_CR, points[seed][None]]), len(known), steps=2)
@@ -188,18 +267,19 @@ def _settle(points: Tensor, centres: Tensor, num_known: int, steps: int) -> Part
     return Partition(points, centres, num_known, labels, distortion)
 
 
-def _joined(clusters: list[Tensor], known_KR: Tensor, gap: float) -> list[Tensor]:
-    """Join the least separated clusters until every valley is deeper than `gap`."""
-    while len(clusters) > 1:
-        pairs = [(i, j) for i in range(len(clusters)) for j in range(i)]
-        depths = [_depth(clusters[i], clusters[j]) for i, j in pairs]
-        lowest = int(np.argmin(depths))
-        if depths[lowest] >= gap:
-            break
-        i, j = pairs[lowest]
-        clusters[j] = torch.cat([clusters[j], clusters[i]])
-        del clusters[i]
-    return clusters
+def _count_joined(clusters: list[Tensor], gap: float) -> int:
+    """Join the least parted two until every valley is as deep as `gap`; count what is left."""
+    depths = np.array(
+        [[_depth(a, b) if a is not b else np.inf for b in clusters] for a in clusters]
+    )
+    while len(clusters) > 1 and depths.min() < gap:
+        i, j = sorted(divmod(int(depths.argmin()), len(clusters)))
+        clusters[i] = torch.cat([clusters[i], clusters[j]])
+        del clusters[j]
+        depths = np.delete(np.delete(depths, j, axis=0), j, axis=1)
+        fresh = [_depth(clusters[i], b) if b is not clusters[i] else np.inf for b in clusters]
+        depths[i, :], depths[:, i] = fresh, fresh
+    return len(clusters)
 
 
 def _depth(first_NR: Tensor, second_NR: Tensor) -> float:
@@ -224,30 +304,7 @@ def _depth(first_NR: Tensor, second_NR: Tensor) -> float:
     return sum(found) / len(found)
 
 
-def _valley(points_NR: Tensor, labels_N: Tensor, count: int) -> Tensor:
-    """Depth that tells two known classes from two halves of one, measured on both."""
-    rng = torch.Generator().manual_seed(0)
-    means = class_means(points_NR, labels_N, count)
-    apart = torch.cdist(means, means) + torch.diag(torch.full((count,), torch.inf))
-    halves, pairs = [], []
-    for label in range(count):
-        mine = points_NR[labels_N == label]
-        halves.append(_cut(mine, rng))
-        if count > 1:
-            other = points_NR[labels_N == apart[label].argmin()]
-            pairs.append(_cut(torch.cat([mine, other]), rng))
-    if not pairs:
-        return torch.tensor(1.5 * max(halves), dtype=torch.float64)
-    candidates = sorted([*halves, *pairs])
-    middles = [(a + b) / 2 for a, b in pairwise(candidates)]
-    wrong = [sum(h > m for h in halves) + sum(p < m for p in pairs) for m in middles]
-    best = [m for m, w in zip(middles, wrong, strict=True) if w == min(wrong)]
-    return torch.tensor(best[len(best) // 2], dtype=torch.float64)
-
-
-def _cut(points_NR: Tensor, rng: torch.Generator) -> float:
-    """Depth of the valley that 2-means finds in some points."""
-    if len(points_NR) < 8:
-        return 0.0
-    sides, _ = kmeans(points_NR, 2, rng, restarts=3)
+def _halves(points_NR: Tensor) -> float:
+    """Depth of the valley where 2-means cuts some points in two."""
+    sides, _ = kmeans(points_NR, 2, torch.Generator().manual_seed(0), restarts=3)
     return _depth(points_NR[sides == 0], points_NR[sides == 1])

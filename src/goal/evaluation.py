@@ -75,9 +75,15 @@ def _geometry(
 
 
 def judge_confident_set(
-    confident: ConfidentSet | None, truth: IntArray, num_known: int
+    confident: ConfidentSet | None, truth: IntArray, num_known: int, truly_known: int
 ) -> dict[str, float | int]:
     """Compare the samples a method trusted to be new with the truth it cannot see.
+
+    Args:
+        confident: What the method trusted.
+        truth: Classes of the stage's images.
+        num_known: Classes the method knew before the stage.
+        truly_known: Classes there were before the stage; the same unless they are estimated.
 
     Returns:
         ``confident_size``; ``confident_novel``, the percentage of them that is truly new; and
@@ -93,7 +99,7 @@ def judge_confident_set(
     agreeing = sum(np.bincount(real[classes == label]).max() for label in np.unique(classes))
     return {
         "confident_size": len(real),
-        "confident_novel": 100 * float((real >= num_known).mean()),
+        "confident_novel": 100 * float((real >= truly_known).mean()),
         "confident_purity": 100 * float(agreeing) / len(real),
     }
 

@@ -47,6 +47,8 @@ class ProtocolSettings(Section):
         test_per_class: Keep at most so many test images per class.
         rehearsal: Instead of the experiment, run so many stages of a smaller one made of stage
             0's images alone, to choose settings by (see `goal.rehearsal`); 0 is the real thing.
+        estimate_new: Do not tell methods how many classes a stage brings; count them in its
+            images (see `goal.census`).
     """
 
     base_classes: int = Field(default=4, gt=0)
@@ -63,6 +65,7 @@ class ProtocolSettings(Section):
     train_per_class: int | None = Field(default=None, gt=0)
     test_per_class: int | None = Field(default=None, gt=0)
     rehearsal: int = Field(default=0, ge=0)
+    estimate_new: bool = False
 
 
 @dataclass(frozen=True, eq=False)

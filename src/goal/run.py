@@ -14,8 +14,6 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,11 +21,12 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from filelock import FileLock, Timeout
+from torch import Tensor
 
 from goal import __version__, checkpoint, files, manifest
 from goal.backbone import load_backbone
 from goal.bank import TokenBank
+from goal.census import Census
 from goal.config import Settings, compose, difference, read_settings
 from goal.data import load_dataset
 from goal.errors import GoalError, pick
@@ -36,6 +35,7 @@ from goal.methods import METHODS
 from goal.methods.base import LabelledStage, Method, Stage, restore
 from goal.metrics import StageScore, summarise
 from goal.necks import fit_neck
+from goal.process import cpu_threads, sole_user
 from goal.progress import Reporter, last_accuracies
 from goal.protocol import ProtocolSettings, build_stages, class_order, targets
 from goal.protocol import Stage as StageIds
@@ -44,6 +44,7 @@ from goal.rehearsal import rehearse
 from goal.shared_base import SharedBase, base_key, base_settings
 from goal.sharing import agree, by_first, first_goes_ahead, joined, ranks
 from goal.snapshot import gallery_images, snapshot, write_thumbnails
+from goal.tokens import TokenSource
 from goal.training import EpochRecord, StageTrainer
 
 _ALL_STAGES = "All stages"
@@ -53,7 +54,7 @@ _VERSIONED = ("torch", "transformers", "numpy", "scipy", "scikit-learn")
 
 def start(settings: Settings, folder: Path, reporter: Reporter | None = None) -> dict[str, Any]:
     """Run an experiment in `folder`, or go on with the same one begun there; return its summary."""
-    with joined(settings.device) as device, _sole_user(folder), _threads(settings.threads):
+    with joined(settings.device) as device, sole_user(folder), cpu_threads(settings.threads):
         by_first(lambda: _require_same_run(settings, folder))
         return Run(settings, folder, reporter or Reporter(), device).execute()
 
@@ -78,49 +79,13 @@ def resume(folder: Path, reporter: Reporter | None = None) -> dict[str, Any]:
     if not path.is_file():
         raise GoalError(f"{folder} holds no run to resume: there is no {path.name} in it.")
     settings = _stored_settings(folder)
-    with joined(settings.device) as device, _sole_user(folder), _threads(settings.threads):
+    with joined(settings.device) as device, sole_user(folder), cpu_threads(settings.threads):
         return Run(settings, folder, reporter or Reporter(), device).execute()
 
 
 def _stored_settings(folder: Path) -> Settings:
     manifest.read(folder)  # before all else: a newer format needs a newer goal
     return compose(read_settings(folder / "settings.yaml"))
-
-
-@contextmanager
-def _sole_user(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which the operating system drops when the process dies.
-
-    Of several ranks the first one holds it; the others write nothing.
-    """
-    if not ranks().first:
-        yield
-        return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / ".lock")
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise GoalError(
-            f"Another process is working in {folder}. Wait for it, or choose another --out."
-        ) from None
-    except OSError as error:
-        raise GoalError(f"Cannot write to {folder}: {error}") from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """Compute on so many CPU threads, then on as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class Run:
@@ -166,6 +131,9 @@ class Run:
         for ids in self.reporter.track(todo, len(todo), _ALL_STAGES):
             stage = self._stage(ids)
             rng = stream(self.settings.seed, "stage", ids.index)
+            if stage.num_new == 0:
+                self._conclude(ids, stage, rng)
+                continue
             if trainer_state is None:
                 self.method.begin_stage(stage, rng)
                 self._best = None
@@ -197,8 +165,14 @@ class Run:
         self.test_targets = targets(self.dataset.test.labels, order)
         self.stages = self._cut(protocol)
         self.bank = TokenBank(trunk, s.transform, s.bank, self.reporter)
+        self.capacity = self.stages[-1].num_seen
+        self.census: Census | None = None
+        if protocol.estimate_new:
+            labelled = self.stages[0].num_new
+            self.census = Census(backbone.tail.to(self.device), max(10, labelled // 2), s.seed)
+            self.capacity = labelled + protocol.stages * self.census.most
         self.method: Method = pick(METHODS, s.method.name, "method").method.build(
-            s.method, backbone.tail, self.stages[-1].num_seen, stream(s.seed, "method")
+            s.method, backbone.tail, self.capacity, stream(s.seed, "method")
         )
         self.method.to(self.device).eval()
 
@@ -211,9 +185,18 @@ class Run:
         training = self.settings.training
         tokens = self.bank.open(self.dataset.train, ids.train_ids, augmented_views=True)
         if ids.index > 0:
-            return Stage(ids.index, ids.num_known, ids.num_new, training.stage_epochs, tokens)
+            known, new = ids.num_known, ids.num_new
+            if self.census is not None:
+                known, new = self.census.numbers(ids.index, self._look)
+            return Stage(ids.index, known, new, training.stage_epochs, tokens)
         labels = torch.from_numpy(self.train_targets[ids.train_ids])
         return LabelledStage(0, 0, ids.num_new, training.base_epochs, tokens, labels)
+
+    def _look(self, index: int) -> tuple[TokenSource, Tensor | None]:
+        """Clean tokens of a stage, and labels at stage 0, for a census."""
+        ids = self.stages[index].train_ids
+        tokens = self.bank.open(self.dataset.train, ids, augmented_views=False)
+        return tokens, None if index else torch.from_numpy(self.train_targets[ids])
 
     # -- one stage --------------------------------------------------------------------------------
 
@@ -266,7 +249,7 @@ class Run:
                 | {"prefetch"},
             ),
             "method": base_settings(type(self.method), s.method),
-            "capacity": self.stages[-1].num_seen,
+            "capacity": self.capacity,
             "seed": s.seed,
             "device": s.device,
         }
@@ -280,13 +263,21 @@ class Run:
             self._best = {"all": accuracy, "method": state}
 
     def _conclude(self, ids: StageIds, stage: Stage, rng: torch.Generator) -> None:
-        self.method.end_stage(stage, rng)
-        agree(self.method.state_dict().values())
+        """Score the stage. One in which nothing new was found leaves the method as it is."""
+        trusted: dict[str, float | int] = {}
+        if stage.num_new:
+            self.method.end_stage(stage, rng)
+            agree(self.method.state_dict().values())
+            trusted = judge_confident_set(
+                self.method.confident_set(),
+                self.train_targets[ids.train_ids],
+                stage.num_known,
+                ids.num_known,
+            )
         found = self._evaluate(ids)
-        trusted = judge_confident_set(
-            self.method.confident_set(), self.train_targets[ids.train_ids], ids.num_known
-        )
-        marked = {"selection": self.settings.training.selection}
+        marked: dict[str, Any] = {"selection": self.settings.training.selection}
+        if self.census is not None:
+            marked["num_found"] = stage.num_new
         self.records.append(found.record | trusted | marked)
         self._stage_seconds.append(round(self._seconds() - sum(self._stage_seconds), 2))
         if self.writes:
