@@ -20,6 +20,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_pictures(ours, STRANGE)
     floor = write_run(folder / "kmeans", [70.0, 60.0], dataset="digits", method="kmeans")
     write_pictures(floor, STRANGE)
+    history = (floor / "history.jsonl").read_text().splitlines(keepends=True)
+    (floor / "history.jsonl").write_text("".join(history[:3]))  # no steps at stage 1
     write_run(folder / "five", [90.0, 80.0, 70.0, 60.0, 50.0, 40.0])
     return write_report([folder], folder / "report.html")
 
@@ -127,8 +129,10 @@ def test_names_with_markup_are_text(visit: Visit) -> None:
 
 def test_run_and_stage_can_be_chosen_and_maps_switch_space(visit: Visit) -> None:
     page = visit.page
+    expect(page.locator("#map-note")).to_contain_text("embeddings")
     page.locator("#run").select_option(label="kmeans")
     assert number(page, "All").startswith("60.0")
+    expect(page.locator("#map-note")).to_contain_text("features")  # nothing was aligned there
     page.get_by_role("button", name="stage 0", exact=True).click()
     assert number(page, "All").startswith("70.0")
     expect(page.locator("#found")).to_be_hidden()  # nothing is discovered at stage 0

@@ -12,7 +12,7 @@
       titles: ["Seen classes", "Unseen classes"],
       note: "Seen: all classes known before the stage. Unseen: the stage's own new classes." },
   };
-  const state = { benchmark: 0, group: 0, stage: 0, pair: "base", space: "embeddings", hidden: new Set(), paper: true };
+  const state = { benchmark: 0, group: 0, stage: 0, pair: "base", space: null, hidden: new Set(), paper: true };
   const bench = () => data.benchmarks[state.benchmark];
   const group = () => bench().groups[state.group];
   const details = () => group().details;
@@ -210,7 +210,10 @@
   function currentMap() {
     const maps = stageData() ? stageData().maps : {};
     const spaces = Object.keys(maps);
-    return { maps, spaces, space: spaces.includes(state.space) ? state.space : spaces[0] };
+    // Vertices are targets of training: where a stage took no steps, its classes live in feature space.
+    const trained = spaces.length > 1 && details().history.stage.includes(state.stage);
+    const first = trained ? "embeddings" : "features";
+    return { maps, spaces, space: spaces.includes(state.space) ? state.space : spaces.includes(first) ? first : spaces[0] };
   }
 
   function map() {
