@@ -63,7 +63,7 @@ def fitted(name: str) -> tuple[Backbone, Method]:
     return backbone, method
 
 
-@pytest.mark.parametrize("name", ["goal", "happy", "vb_cgcd", "dydm"])
+@pytest.mark.parametrize("name", ["goal", "goal-plus", "happy", "vb_cgcd", "dydm"])
 def test_the_graph_scores_as_the_method_does(name: str, tmp_path: Path) -> None:
     backbone, method = fitted(name)
     export_onnx(backbone.trunk, method, NAMES, TRANSFORM, tmp_path / "model.onnx")

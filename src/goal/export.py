@@ -23,6 +23,7 @@ from goal.files import replacing
 from goal.methods.base import Method
 
 Layout = Literal["NHWC", "NCHW"]
+_LARGEST_BATCH = 1024  # some methods go through larger ones in pieces, which one graph cannot
 
 
 class _Graph(nn.Module):
@@ -52,7 +53,7 @@ def export_onnx(
     path: Path,
     layout: Layout = "NHWC",
 ) -> None:
-    """Write a model as an ONNX file whose batch size is free.
+    """Write a model as an ONNX file for batches of 1 to 1024 images.
 
     Input ``pixels``: uint8, (B, S, S, 3) or (B, 3, S, S) by `layout`. Output ``scores``: (B, K);
     the highest is the class. Metadata: ``class_names`` (a JSON list), ``image_size``, ``resize``
@@ -115,7 +116,7 @@ def _write(graph: nn.Module, example: Tensor, metadata: dict[str, str], path: Pa
         (example,),
         input_names=["pixels"],
         output_names=["scores"],
-        dynamic_shapes={"pixels": {0: torch.export.Dim("batch", min=1)}},
+        dynamic_shapes={"pixels": {0: torch.export.Dim("batch", min=1, max=_LARGEST_BATCH)}},
         dynamo=True,
         verbose=False,
     )
