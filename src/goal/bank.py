@@ -19,6 +19,7 @@ from pydantic import Field
 from goal.backbone import Trunk
 from goal.building import Missing, fill
 from goal.data.base import Images, IntArray
+from goal.data.decoding import UnreadableImage
 from goal.data.transforms import Pixels, TransformSettings, augmented, clean, describe, resized
 from goal.errors import GoalError
 from goal.files import human_size
@@ -79,22 +80,36 @@ class TokenBank:
         self._shape = trunk.token_shape(transform.image_size)
         self.folder = bank_root(settings) / self.fingerprint[:16]
 
-    def open(self, images: Images, ids: IntArray, augmented_views: bool) -> TokenSource:
-        """Return the tokens of ``images[ids]``, computing and storing those not yet in the bank."""
+    def open(
+        self,
+        images: Images,
+        ids: IntArray,
+        augmented_views: bool,
+        skipped: dict[int, str] | None = None,
+    ) -> TokenSource:
+        """Return the tokens of ``images[ids]``, computing and storing those not yet in the bank.
+
+        An image that cannot be read is an error, unless `skipped` is there to take it: then it is
+        entered there (its id and the reason), and the tokens are those of the others, in order.
+        """
         if self.settings.views == "fresh":
             return FreshTokens(images, ids, self._trunk, self._transform, self.settings.batch_size)
         views: list[int | str] = [CLEAN]
         if augmented_views:
             views += range(self.settings.views)
         try:
-            digests = [images.digest(int(index)) for index in ids]
+            ids, digests = _identified(images, ids, skipped)
             with self._building():
                 with first_goes_ahead():  # a new shelf is made once
                     shelves = [self._shelf(view) for view in views]
                 rows = [shelf.find(digests, self._reporter) for shelf in shelves]
                 if any((found < 0).any() for found in rows):
-                    self._build(images, ids, digests, shelves, rows)
+                    bad = self._build(images, ids, digests, shelves, rows, skipped is not None)
                     wait()
+                    for index, digest in zip(ids.tolist(), digests, strict=True):
+                        if skipped is not None and digest in bad:
+                            skipped[index] = bad[digest]
+                    digests = [digest for digest in digests if digest not in bad]
                     rows = [shelf.find(digests, self._reporter) for shelf in shelves]
                 if any((found < 0).any() for found in rows):
                     raise GoalError(
@@ -152,7 +167,9 @@ class TokenBank:
         digests: list[bytes],
         shelves: list[Shelf],
         rows: list[IntArray],
-    ) -> None:
+        tolerant: bool,
+    ) -> dict[bytes, str]:
+        """Fill the shelves; return the images that cannot be read, if that is to be tolerated."""
         missing = np.stack([found < 0 for found in rows])
         wanted = _first_of_each(digests, np.flatnonzero(missing.any(axis=0)))
         row_bytes = shelves[0].row_bytes
@@ -165,8 +182,16 @@ class TokenBank:
         chunk = max(1, min(16, _CHUNK_BYTES // row_bytes // len(shelves) // size)) * size
         views = [shelf.about["view"] for shelf in shelves]
 
+        unreadable: dict[bytes, str] = {}
+
         def crops(position: int, wanted_views: list[int]) -> list[Pixels]:
-            image = resized(images.image(int(ids[position])), self._transform)
+            try:
+                image = resized(images.image(int(ids[position])), self._transform)
+            except UnreadableImage as error:
+                if not tolerant:
+                    raise
+                unreadable[digests[position]] = error.reason
+                return []
             return [self._crop(image, views[number], digests[position]) for number in wanted_views]
 
         work = Missing(mine, list(missing), digests)
@@ -174,6 +199,7 @@ class TokenBank:
         total = work.batches(chunk, size)
         for _ in self._reporter.track(passes, total, "Building the token bank"):
             pass
+        return unreadable
 
     def _crop(self, image: Any, view: int | str, digest: bytes) -> Pixels:
         if view == CLEAN:
@@ -204,6 +230,22 @@ class TokenBank:
                 f"The token bank would grow from {human_size(used)} to "
                 f"{human_size(used + need)}, over its budget of {budget} GB. {remedy}"
             )
+
+
+def _identified(
+    images: Images, ids: IntArray, skipped: dict[int, str] | None
+) -> tuple[IntArray, list[bytes]]:
+    """Digests of the images; ones that have gone are entered in `skipped`, if it is there."""
+    kept, digests = [], []
+    for index in np.asarray(ids).tolist():
+        try:
+            digests.append(images.digest(index))
+            kept.append(index)
+        except UnreadableImage as error:
+            if skipped is None:
+                raise
+            skipped[index] = error.reason
+    return np.array(kept, dtype=np.int64), digests
 
 
 def _first_of_each(digests: list[bytes], positions: IntArray) -> list[int]:

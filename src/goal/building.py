@@ -63,7 +63,8 @@ def fill(
     Args:
         shelves: One per view.
         missing: What they lack.
-        crops: Decodes the image at a position and cuts out the views with the given numbers.
+        crops: Decodes the image at a position and cuts out the views with the given numbers;
+            nothing for an image that is to be left out.
         trunk: The trunk.
         chunk: Images to work on at a time.
         batch_size: Size of the trunk's batches.
@@ -105,7 +106,7 @@ def _of_view(
     chosen = [
         (crops[missing.views(at).index(view)], missing.digests[at])
         for at, crops in zip(part, pixels, strict=True)
-        if missing.absent[view][at]
+        if crops and missing.absent[view][at]
     ]
     return [crop for crop, _ in chosen], [digest for _, digest in chosen]
 

@@ -54,6 +54,49 @@ def kmeans(
     )
 
 
+def kmeans_beside(
+    points_ND: Tensor, fixed_KD: Tensor, start_MD: Tensor, rounds: int = 100
+) -> Tensor:
+    """Find centres beside fixed ones: Lloyd's algorithm in which only the new centres move.
+
+    A new centre that loses all its points stays where it is.
+
+    Args:
+        points_ND: Points, (N, D).
+        fixed_KD: Centres that stay, (K, D).
+        start_MD: Where the new centres start, (M, D).
+        rounds: Rounds, at most; it ends when no point changes its centre.
+
+    Returns:
+        The new centres, (M, D).
+    """
+    moving, before = start_MD, None
+    for _ in range(rounds):
+        nearest = torch.cdist(points_ND, torch.cat([fixed_KD, moving])).argmin(dim=1)
+        if before is not None and torch.equal(nearest, before):
+            break
+        before, mine = nearest, nearest >= len(fixed_KD)
+        labels = nearest[mine] - len(fixed_KD)
+        found = torch.bincount(labels, minlength=len(moving)) > 0
+        means = class_means(points_ND[mine], labels, len(moving))
+        moving = torch.where(found[:, None], means, moving)
+    return moving
+
+
+def drifted(
+    centres_KD: Tensor, before_ND: Tensor, after_ND: Tensor, temperature: float = 0.1
+) -> Tensor:
+    """Move centres along with the points around them (semantic drift, Yu et al., CVPR 2020).
+
+    Each centre moves by the mean displacement of unit points, weighted by a softmax over points of
+    their cosine with it.
+    """
+    if not len(before_ND):
+        return centres_KD
+    near_KN = (centres_KD @ before_ND.T / temperature).softmax(dim=1)
+    return centres_KD + near_KN @ (after_ND - before_ND)
+
+
 def assign(similarity_RC: Tensor) -> Tensor:
     """Give each row its own column so that the total similarity is largest (Hungarian)."""
     rows, columns = linear_sum_assignment(similarity_RC.detach().cpu().numpy(), maximize=True)

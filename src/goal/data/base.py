@@ -1,6 +1,7 @@
 """What a dataset is: two sets of images with labels, read one image at a time."""
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from PIL import Image
 from pydantic import Field
 
-from goal.errors import GoalError
+from goal.data.decoding import DECODING, UnreadableImage, decode, explain
 from goal.progress import Reporter
 from goal.schema import Section
 
@@ -75,21 +76,17 @@ class FileImages:
 
     def image(self, index: int) -> Image.Image:
         """Decode the file, or raise an error that names it."""
-        path = self.paths[index]
-        try:
-            with Image.open(path) as opened:
-                return opened.convert("RGB")
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise GoalError(
-                f"Cannot read the image {path}: {error}. Repair the file or remove it."
-            ) from error
+        return decode(self.paths[index])
 
     def digest(self, index: int) -> bytes:
         """Hash of path, size and modification time: cheap, and changes when the file does."""
         path = self.paths[index]
-        stat = path.stat()
-        identity = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
-        return hashlib.sha256(identity.encode()).digest()[:DIGEST_BYTES]
+        try:
+            stat, place = path.stat(), path.resolve()
+        except OSError as error:
+            raise UnreadableImage(path, explain(error)) from error
+        identity = f"{DECODING}|{place}|{stat.st_size}|{stat.st_mtime_ns}"
+        return hashlib.sha256(os.fsencode(identity)).digest()[:DIGEST_BYTES]
 
 
 @dataclass(frozen=True)

@@ -181,6 +181,15 @@ class Method(nn.Module):
         assert outputs.scores is not None
         return outputs.scores.argmax(dim=1)
 
+    def class_scores(self, outputs: Outputs) -> Tensor:
+        """One score per class, (N, K), for each image by itself, whatever `predict` does."""
+        assert outputs.scores is not None
+        return outputs.scores
+
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Class probabilities of scores, (N, K): cosines, at the usual temperature."""
+        return (scores / 0.1).softmax(dim=1)
+
     def weights(self) -> Tensor | None:
         """Classifier weights in feature space, (K, D), for diagnostics."""
         return None

@@ -131,9 +131,9 @@ class PromptCCD(VanillaGCD):
             self._refit(stage, rng)
 
     def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
-        """Fit the pool to the stage's last features."""
-        super().end_stage(stage, rng)
+        """Fit the pool to the stage's last features; centroids are taken with its prompts."""
         self._refit(stage, rng)
+        super().end_stage(stage, rng)
 
     def _refit(self, stage: Stage, rng: torch.Generator) -> None:
         """Fit the pool to the stage's features and the samples of the past."""

@@ -198,6 +198,10 @@ class VBCGCD(Parametric):
         scores = self._known().log_densities(self._reduce(outputs.features.double()))
         return Outputs(outputs.features, scores.to(outputs.features), outputs.embeddings)
 
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Posterior of log-densities, all classes alike before; at first as for cosines."""
+        return scores.softmax(dim=1) if len(self.means) else super().probabilities(scores)
+
     def weights(self) -> None:
         """None: Gaussians have no weight vectors."""
 

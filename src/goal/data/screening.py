@@ -1,0 +1,108 @@
+"""Which of many files are images: a quick look at each, side by side, before hours of work.
+
+Only headers are read here. Damage further inside shows when a file is decoded, and then it is
+skipped with its reason just the same (`TokenBank.open`).
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from goal.data.decoding import UnreadableImage, check_size, explain
+from goal.data.files import class_folders
+from goal.errors import GoalError
+from goal.progress import Reporter
+from goal.text import file_name
+
+_AT_ONCE = 1000
+_READERS = min(8, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True)
+class Screened:
+    """Files that look usable, in order, and the others with the reasons."""
+
+    paths: list[Path]
+    skipped: list[tuple[Path, str]]
+
+
+def screen_below(place: Path, reporter: Reporter) -> Screened:
+    """Screen a file, or everything below a folder, sorted by path; hidden files do not count."""
+    if not place.exists():
+        raise GoalError(f"There is no file or folder {file_name(place)}.")
+    if place.is_file():
+        return screen([place], reporter)
+    unlisted: list[tuple[Path, str]] = []
+    found = screen(sorted(_files_below(place, unlisted)), reporter)
+    return Screened(found.paths, unlisted + found.skipped)
+
+
+def screen_classes(root: Path, reporter: Reporter) -> dict[str, Screened]:
+    """Screen one folder per class, by class name, sorted."""
+    if not root.is_dir():
+        raise GoalError(
+            f"There is no folder {file_name(root)}. Give a folder that holds one folder of images "
+            "per class."
+        )
+    names = class_folders(root)
+    if not names:
+        raise GoalError(
+            f"{file_name(root)} holds no class folders. Make one folder of images per class."
+        )
+    classes = {name: screen_below(root / name, reporter) for name in names}
+    for name, found in classes.items():
+        if not found.paths:
+            raise GoalError(
+                f"The class folder {file_name(root / name)} holds no readable image "
+                f"({len(found.skipped)} files skipped). Add some or remove the folder."
+            )
+    return classes
+
+
+def screen(paths: Sequence[Path], reporter: Reporter) -> Screened:
+    """Look at each file's size and header."""
+    usable: list[Path] = []
+    skipped: list[tuple[Path, str]] = []
+    starts = range(0, len(paths), _AT_ONCE)
+    with ThreadPoolExecutor(_READERS) as pool:
+        for start in reporter.track(starts, len(starts), "Looking at files"):
+            part = paths[start : start + _AT_ONCE]
+            for path, reason in zip(part, pool.map(_problem, part), strict=True):
+                if reason is None:
+                    usable.append(path)
+                else:
+                    skipped.append((path, reason))
+    return Screened(usable, skipped)
+
+
+def _problem(path: Path) -> str | None:
+    """Why a file cannot be used, None if nothing is seen so far."""
+    try:
+        facts = path.stat()
+        if not stat.S_ISREG(facts.st_mode):
+            return "not a regular file"
+        if facts.st_size == 0:
+            return "empty file"
+        with Image.open(path) as opened:
+            check_size(path, opened)
+    except UnreadableImage as error:
+        return error.reason
+    except Exception as error:  # Pillow's readers raise almost anything on damaged bytes
+        return explain(error)
+    return None
+
+
+def _files_below(folder: Path, unlisted: list[tuple[Path, str]]) -> Iterator[Path]:
+    """Walk a tree without following links to folders; folders that cannot be listed are noted."""
+
+    def note(error: OSError) -> None:
+        unlisted.append((Path(error.filename), f"cannot be listed: {error.strerror}"))
+
+    for parent, folders, files in os.walk(folder, onerror=note):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(parent, name) for name in files if not name.startswith("."))

@@ -1,0 +1,58 @@
+"""Working in a folder: one process at a time, on a set number of threads."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from goal.errors import GoalError
+
+
+@contextmanager
+def sole_user(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, which the operating system drops when the process dies."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / ".lock")
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise GoalError(
+            f"Another process is working in {folder}. Wait for it, or choose another folder."
+        ) from None
+    except OSError as error:
+        raise GoalError(f"Cannot write to {folder}: {error}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Compute on so many CPU threads, then on as many as before."""
+    import torch  # only who computes needs it
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Pause:
+    """Tells when so many seconds have passed."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin to count anew."""
+        self._began = time.monotonic()
+
+    def over(self) -> bool:
+        """Whether the time has passed."""
+        return time.monotonic() - self._began >= self._seconds
