@@ -58,8 +58,7 @@ def test_a_turned_photograph_comes_upright(tmp_path: Path) -> None:
 def test_the_first_frame_of_an_animation(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (4, 4), colour) for colour in ("red", "blue")]
     for name in ("a.gif", "a.webp", "a.png"):
-        options = {"lossless": True} if name == "a.webp" else {}
-        frames[0].save(tmp_path / name, save_all=True, append_images=frames[1:], **options)
+        frames[0].save(tmp_path / name, save_all=True, append_images=frames[1:], lossless=True)
         assert (pixels(tmp_path / name) == (255, 0, 0)).all(), name
 
 

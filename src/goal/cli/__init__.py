@@ -5,9 +5,10 @@ import sys
 from cyclopts import App
 
 from goal import __version__
-from goal.cli import experiments, pictures, tools
+from goal.cli import experiments, images, pictures, tools
 from goal.cli.common import console, errors, rank
 from goal.errors import GoalError
+from goal.text import visible
 
 app = App(
     name="goal",
@@ -26,6 +27,18 @@ app.command(pictures.figures)
 app.command(tools.list_, name="list")
 app.command(tools.pretrain)
 app.command(tools.verify)
+
+app.command(images.fit)
+app.command(images.discover)
+app.command(images.predict)
+app.command(images.classes)
+app.command(images.rename)
+app.command(images.merge)
+app.command(images.unmerge)
+app.command(images.undo)
+app.command(images.show)
+app.command(images.extend_vertices)
+app.command(images.doctor)
 
 bank_app = App(name="bank", help="Look at the token bank, or delete it.")
 bank_app.command(tools.info)

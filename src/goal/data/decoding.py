@@ -7,7 +7,7 @@ which have no agreed white.
 """
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from goal.errors import GoalError
 
@@ -49,7 +49,7 @@ def check_size(path: object, image: Image.Image) -> None:
 
 def explain(error: Exception) -> str:
     """Put an error of a reader into a few words."""
-    if isinstance(error, Image.UnidentifiedImageError):
+    if isinstance(error, UnidentifiedImageError):
         return "no image format that Pillow knows"
     text = str(error).splitlines()
     return text[0] if text and text[0] else type(error).__name__

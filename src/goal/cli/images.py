@@ -1,0 +1,291 @@
+"""Commands for people with their own images: a model folder and its life."""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+from rich.markup import escape
+from rich.table import Table
+
+from goal.cli.common import Set, console, reporter
+from goal.errors import GoalError
+from goal.text import visible
+
+if TYPE_CHECKING:
+    from goal.data.given import ImageSet
+    from goal.model.folder import ModelFolder
+    from goal.model.life import Model
+    from goal.model.store import StageRecord
+    from goal.model.tables import Predictions
+
+_SHOWN = 20
+ModelFolder = Annotated[Path, Parameter(name="--model", help="The model folder.")]
+
+
+def fit(
+    labelled: Path,
+    /,
+    *,
+    model: ModelFolder,
+    method: str | None = None,
+    backbone: str | None = None,
+    seed: int | None = None,
+    device: str | None = None,
+    overrides: Set = (),
+) -> None:
+    """Learn labelled images, one folder per class: the first stage of a model.
+
+    Interrupted, the same command goes on where it stopped.
+
+    Args:
+        labelled: Folder that holds one folder of images per class.
+        model: The model folder, new or interrupted.
+        method: Method, see `goal list methods`.
+        backbone: Hub id, transformers folder, DINO .pth file, or digits-vit.
+        seed: Seed; the same one gives the same model.
+        device: Where to compute: cpu, cuda, cuda:1, ...
+        overrides: Any other setting.
+    """
+    import numpy as np
+
+    from goal.data.given import from_files
+    from goal.data.screening import Screened, screen_classes
+    from goal.model.settings import model_settings
+
+    settings = model_settings(method, backbone, seed, device, assignments=overrides)
+    classes = screen_classes(labelled, reporter())
+    paths = [path for found in classes.values() for path in found.paths]
+    skipped = [entry for found in classes.values() for entry in found.skipped]
+    labels = [number for number, found in enumerate(classes.values()) for _ in found.paths]
+    given = from_files(Screened(paths, skipped))
+    opened = _open(model)
+    record = opened.fit(given, np.array(labels, np.int64), list(classes), settings)
+    console.print(f"Learned {len(record.names)} classes from {record.images:,} images.")
+    _say_where(opened, record)
+
+
+def discover(
+    *images: Path,
+    model: ModelFolder,
+    new: int | Literal["auto"] = "auto",
+    device: str | None = None,
+) -> None:
+    """Learn unlabelled images as a new stage: find new classes, forget no known one.
+
+    Writes class and confidence of every image, and whether it is new. Interrupted, the same
+    command goes on where it stopped.
+
+    Args:
+        images: Folders or files.
+        model: The model folder.
+        new: Number of new classes, or auto to estimate it.
+        device: Where to compute, if not where the model was fitted.
+    """
+    given = _screened(images)
+    opened = _open(model, device)
+    record = opened.discover(given, new)
+    if record is None:
+        console.print(
+            "No new class found, so nothing was added. `goal predict` tells which known classes "
+            "the images show."
+        )
+        return
+    known = [opened.roster.known(id) for id in range(record.num_known, record.num_seen)]
+    table = Table("New class", "Images", box=None)
+    for entry in known:
+        table.add_row(escape(entry.name), f"{record.sizes.get(str(entry.id), 0):,}")
+    console.print(f"Stage {record.index}: {record.images:,} images, {len(known)} new classes.")
+    console.print(table)
+    _say_where(opened, record)
+
+
+def predict(
+    *images: Path, model: ModelFolder, out: Path | None = None, device: str | None = None
+) -> None:
+    """Tell the class of images, each by itself.
+
+    Args:
+        images: Folders or files.
+        model: The model folder.
+        out: Where to write the table: a .csv or .parquet file.
+        device: Where to compute, if not where the model was fitted.
+    """
+    found = _open(model, device).predict(_screened(images))
+    if out is not None:
+        found.write(out)
+        _say(f"Predictions: {out.resolve()}")
+    _print_predictions(found)
+    if found.skipped:
+        console.print(f"Skipped {len(found.skipped)} files that are no readable images:")
+        for name, reason in found.skipped[:_SHOWN]:
+            _say(f"  {name}: {reason}")
+
+
+def classes(*, model: ModelFolder, plain: bool = False) -> None:
+    """List the classes: size, vertex, and when they were discovered.
+
+    Args:
+        model: The model folder.
+        plain: Only the names, one per line.
+    """
+    opened = _folder(model)
+    roster = opened.roster
+    if plain:
+        for known in roster.classes():
+            _say(known.name)
+        return
+    table = Table("Id", "Class", "Images", "From", "When (UTC)", "Vertex", "Merged into it")
+    for known in roster.classes():
+        table.add_row(
+            str(known.id),
+            escape(known.name),
+            f"{known.size:,}",
+            "labels" if known.stage == 0 else f"stage {known.stage}",
+            known.since,
+            "" if known.vertex is None else str(known.vertex),
+            escape(", ".join(roster.names[id] for id in known.merged)),
+        )
+    console.print(table)
+    last = opened.records[-1]
+    if last.free is not None:
+        console.print(f"Vertices: {last.free} of {last.capacity} are free.")
+
+
+def rename(name: str, to: str, /, *, model: ModelFolder) -> None:
+    """Call a class by another name; later stages keep to it.
+
+    Args:
+        name: The class.
+        to: Its new name.
+        model: The model folder.
+    """
+    _folder(model).rename(name, to)
+    _say(f"{name} is called {to} now.")
+
+
+def merge(keep: str, /, *others: str, model: ModelFolder) -> None:
+    """Say that classes are one; predictions for any of them come out as the first.
+
+    Args:
+        keep: The class that stays.
+        others: The classes that count as it from now on.
+        model: The model folder.
+    """
+    if not others:
+        raise GoalError("Name at least two classes: the one to keep, then the others.")
+    _folder(model).merge(keep, others)
+    _say(f"{', '.join(others)} count as {keep} now.")
+
+
+def unmerge(name: str, /, *, model: ModelFolder) -> None:
+    """Let a merged class stand for itself again.
+
+    Args:
+        name: The merged class.
+        model: The model folder.
+    """
+    _folder(model).unmerge(name)
+    _say(f"{name} is a class of its own again.")
+
+
+def undo(*, model: ModelFolder) -> None:
+    """Go back one stage, or drop an unfinished one.
+
+    Args:
+        model: The model folder.
+    """
+    _say(_folder(model).undo())
+
+
+def show(*, model: ModelFolder, browse: Annotated[bool, Parameter(name="--open")] = False) -> None:
+    """Write the model's report: its classes, and pictures of those it discovered.
+
+    Args:
+        model: The model folder.
+        browse: Open it in a browser.
+    """
+    import webbrowser
+
+    page = _folder(model).write_page().resolve()
+    _say(f"Report: {page}")
+    if browse:
+        webbrowser.open(page.as_uri())
+
+
+def extend_vertices(
+    *, model: ModelFolder, to: Annotated[int, Parameter(help="Vertices in all.")]
+) -> None:
+    """Make room for more classes; owned vertices move as little as possible.
+
+    Args:
+        model: The model folder.
+        to: Vertices in all.
+    """
+    record = _open(model).extend_vertices(to)
+    console.print(f"The model has {record.capacity} vertices now, {record.free} of them free.")
+
+
+def doctor() -> None:
+    """Say what this machine can do: device, memory, disk, versions, what is at hand."""
+    from goal.doctor import examine
+
+    table = Table(box=None, show_header=False)
+    for topic, finding in examine():
+        table.add_row(f"[bold]{escape(topic)}[/bold]", escape(finding))
+    console.print(table)
+
+
+def _open(folder: Path, device: str | None = None) -> "Model":
+    from goal.model.life import Model
+
+    return Model(folder, reporter(), device)
+
+
+def _folder(folder: Path) -> "ModelFolder":
+    from goal.model.folder import ModelFolder
+
+    return ModelFolder(folder)
+
+
+def _say(text: str) -> None:
+    """Print a line that may hold names."""
+    console.print(visible(text), soft_wrap=True, markup=False, highlight=False)
+
+
+def _screened(places: tuple[Path, ...]) -> "ImageSet":
+    """Screen files and everything below folders."""
+    from goal.data.given import from_files
+    from goal.data.screening import Screened, screen_below
+
+    if not places:
+        raise GoalError("Give at least one folder or file of images.")
+    parts = [screen_below(place, reporter()) for place in places]
+    paths = [path for part in parts for path in part.paths]
+    return from_files(Screened(paths, [entry for part in parts for entry in part.skipped]))
+
+
+def _say_where(model: "Model", record: "StageRecord") -> None:
+    folder = model.store.path(record.step).resolve()
+    lines = [f"Predictions: {folder / 'predictions.csv'} (and .parquet)"]
+    if record.skipped:
+        lines.append(f"Skipped {record.skipped} files: {folder / 'skipped.csv'}")
+    lines.append(f"Report: {model.store.folder.resolve() / 'report.html'}")
+    for line in lines:
+        _say(line)
+
+
+def _print_predictions(found: "Predictions") -> None:
+    """Print each image of a few, or how many there are of each class."""
+    if len(found.names) <= _SHOWN:
+        table = Table("Image", "Class", "Confidence", box=None)
+        columns = found.columns()
+        rows = zip(columns["file"], columns["class"], columns["confidence"], strict=True)
+        for name, label, confidence in rows:
+            table.add_row(escape(str(name)), escape(str(label)), f"{confidence:.3f}")
+    else:
+        table = Table("Class", "Images", box=None)
+        counts = Counter(str(label) for label in found.columns()["class"])
+        for label, count in counts.most_common():
+            table.add_row(escape(label), f"{count:,}")
+    console.print(table)
