@@ -37,7 +37,6 @@ app.command(images.merge)
 app.command(images.unmerge)
 app.command(images.undo)
 app.command(images.show)
-app.command(images.extend_vertices)
 app.command(images.doctor)
 
 bank_app = App(name="bank", help="Look at the token bank, or delete it.")

@@ -213,19 +213,6 @@ def show(*, model: ModelFolder, browse: Annotated[bool, Parameter(name="--open")
         webbrowser.open(page.as_uri())
 
 
-def extend_vertices(
-    *, model: ModelFolder, to: Annotated[int, Parameter(help="Vertices in all.")]
-) -> None:
-    """Make room for more classes; owned vertices move as little as possible.
-
-    Args:
-        model: The model folder.
-        to: Vertices in all.
-    """
-    record = _open(model).extend_vertices(to)
-    console.print(f"The model has {record.capacity} vertices now, {record.free} of them free.")
-
-
 def doctor() -> None:
     """Say what this machine can do: device, memory, disk, versions, what is at hand."""
     from goal.doctor import examine

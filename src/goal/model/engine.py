@@ -1,5 +1,6 @@
 """The part of a model that computes: backbone, token bank and method."""
 
+import copy
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from goal import checkpoint
 from goal.backbone import load_backbone
 from goal.bank import TokenBank
-from goal.clustering import class_means, drifted
+from goal.clustering import class_means
 from goal.config import Settings
 from goal.data.decoding import UnreadableImage
 from goal.data.given import ImageSet
@@ -23,7 +25,7 @@ from goal.errors import GoalError, pick
 from goal.estimate_k import Spread, estimate_new, measure_known
 from goal.geometry import UNOWNED, VertexLedger
 from goal.methods import METHODS
-from goal.methods.base import LabelledStage, Method, Outputs, Stage, infer_all, restore
+from goal.methods.base import LabelledStage, Method, Outputs, Stage, restore
 from goal.model.settings import capacity
 from goal.progress import Reporter
 from goal.randomness import stream
@@ -40,8 +42,8 @@ _READERS = 8
 class Engine:
     """Learns stages and looks at images; knows nothing of names and folders."""
 
-    means: Tensor  # class means in feature space, (K, D)
-    spread: Spread  # of the labelled classes
+    means: Tensor  # of all classes that have images, (classes, D), and
+    spread: Spread  # of the labelled ones, both in the pretrained features, which never drift
 
     def __init__(self, settings: Settings, base_classes: int, reporter: Reporter) -> None:
         self.settings = settings
@@ -50,6 +52,7 @@ class Engine:
         device = torch.device(settings.device)
         self.trunk = backbone.trunk.to(device)
         self.fingerprint = self.trunk.fingerprint()
+        self._pretrained = copy.deepcopy(backbone.tail).requires_grad_(False).to(device).eval()
         build = pick(METHODS, settings.method.name, "method").method.build
         room = capacity(settings, base_classes)
         self.method: Method = build(
@@ -99,7 +102,7 @@ class Engine:
                 f"with: its weights have changed. Put the former ones back."
             )
         self._restore(state["method"])
-        self.means = state["means"].to(self.settings.device)
+        self.means = state["means"]
         self.spread = Spread(state["within"], state["gap"])
 
     def _restore(self, state: dict[str, Tensor]) -> None:
@@ -117,9 +120,16 @@ class Engine:
 
     def estimate(self, tokens: TokenSource, most: int, index: int) -> int:
         """Guess the number of new classes, 0 to `most`."""
-        features = infer_all(self.method, tokens).features
         rng = stream(self.settings.seed, "estimate", index)
-        return estimate_new(features, self.means, self.spread, most, rng)
+        return estimate_new(self._plain_features(tokens), self.means, self.spread, most, rng)
+
+    @torch.no_grad()
+    def _plain_features(self, tokens: TokenSource) -> Tensor:
+        """Unit features of the pretrained backbone, which no stage changes."""
+        device = torch.device(self.settings.device)
+        parts = torch.arange(len(tokens)).split(_BATCH)
+        features = [self._pretrained(tokens.clean(part).to(device)).cpu() for part in parts]
+        return F.normalize(torch.cat(features), dim=1)
 
     def learn(self, stage: Stage, work: Path) -> list[EpochRecord]:
         """Learn a stage, going on from the checkpoint in `work` if there is one."""
@@ -128,23 +138,20 @@ class Engine:
         history: list[EpochRecord] = []
         saved = checkpoint.load(path) if path.exists() else None
         if saved is None:
-            before = None if stage.index == 0 else infer_all(self.method, stage.tokens).features
             self.method.begin_stage(stage, rng)
         else:
             self._restore(saved["method"])
-            before, history = saved["before"], json.loads(saved["history"])
+            history = json.loads(saved["history"])
             self.reporter.say(f"Going on at epoch {saved['trainer']['epoch'] + 1}.")
         trainer = StageTrainer(self.method, stage, self.settings.training, rng)
         if saved is not None:
             trainer.load_state_dict(saved["trainer"])
-        self._train(trainer, before, history, path)
+        self._train(trainer, history, path)
         self.method.end_stage(stage, rng)
-        self._measure(stage, before)
+        self._measure(stage)
         return history
 
-    def _train(
-        self, trainer: StageTrainer, before: Tensor | None, history: list[EpochRecord], path: Path
-    ) -> None:
+    def _train(self, trainer: StageTrainer, history: list[EpochRecord], path: Path) -> None:
         pause = Pause(self.settings.training.checkpoint_seconds)
 
         def after_epoch(record: EpochRecord) -> None:
@@ -153,7 +160,6 @@ class Engine:
                 state = {
                     "method": self.method.state_dict(),
                     "trainer": trainer.state_dict(),
-                    "before": before,
                     "history": json.dumps(history),
                 }
                 checkpoint.save(path, state)
@@ -162,18 +168,18 @@ class Engine:
         if self.method.trains(trainer.stage):
             self.method.fit_stage(trainer.stage, lambda: trainer.run(after_epoch, self.reporter))
 
-    def _measure(self, stage: Stage, before: Tensor | None) -> None:
-        """Note the means of the stage's classes; known ones go with the drift of features."""
-        features = infer_all(self.method, stage.tokens).features
+    def _measure(self, stage: Stage) -> None:
+        """Note the means of the stage's classes, for later estimates."""
+        features = self._plain_features(stage.tokens)
         if isinstance(stage, LabelledStage):
-            labels = stage.labels.to(features.device)
-            self.means, self.spread = measure_known(features, labels, stage.num_new)
+            self.means, self.spread = measure_known(features, stage.labels, stage.num_new)
             return
-        assert before is not None
-        scores = torch.cat([scores for _, scores in self.look(stage.tokens)])
-        classes = scores.argmax(dim=1).to(features.device) - stage.num_known
-        new = class_means(features[classes >= 0], classes[classes >= 0], stage.num_new)
-        self.means = torch.cat([drifted(self.means, before, features), new])
+        scores = torch.cat([scores.cpu() for _, scores in self.look(stage.tokens)])
+        classes = scores.argmax(dim=1) - stage.num_known
+        features, classes = features[classes >= 0], classes[classes >= 0]
+        found = torch.bincount(classes, minlength=stage.num_new) > 0
+        new = class_means(features, classes, stage.num_new)[found]
+        self.means = torch.cat([self.means, new])
 
     # -- looking ----------------------------------------------------------------------------------
 

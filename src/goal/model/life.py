@@ -193,35 +193,6 @@ class Model(ModelFolder):
         self.write_page()
         return about
 
-    def extend_vertices(self, total: int) -> StageRecord:
-        """Make room for more classes: as a step of its own, so that it can be undone."""
-        with self.store.writing():
-            last = self.records[-1]
-            engine = self._current()
-            if engine.ledger is None:
-                raise GoalError(
-                    f"The method {self.settings.method.name} has no vertices and needs none: its "
-                    "classes can grow for ever."
-                )
-            engine.method.extend_vertices(total)  # type: ignore[operator]
-            self.store.begin({"step": last.step + 1, "key": f"extend {total}"})
-            about = StageRecord(
-                kind="extend",
-                step=last.step + 1,
-                index=last.index,
-                created=_now(),
-                version=__version__,
-                key=f"extend {total}",
-                requested=total,
-                num_known=last.num_seen,
-                trunk=engine.fingerprint,
-                **engine.room(),
-            )
-            self.store.commit(about, {}, engine.state())
-            self._engine = (about.step, engine)
-            self.write_page()
-            return about
-
     # -- predicting -------------------------------------------------------------------------------
 
     def predict(self, given: ImageSet) -> Predictions:
