@@ -75,6 +75,9 @@ def test_weeks_of_folders(
     single = next((tmp_path / "week-1").glob("0-*.png"))
     code, out, _ = run(capsys, "predict", str(single), "week-1/Thumbs.db", *model)
     assert code == 0 and single.name in out.replace("\n", "") and "Skipped 1 files" in out
+    for words, text in ((["none"], "There is no file or folder"), ([], "at least one folder")):
+        code, _, err = run(capsys, "predict", *words, *model)
+        assert code == 1 and text in err
     code, out, _ = run(capsys, "show", *model)
     assert code == 0 and str(tmp_path / "m" / "report.html") in out.replace("\n", "")
     assert "early bird" in (tmp_path / "m" / "report.html").read_text()
@@ -101,15 +104,16 @@ def test_commands_that_compute_nothing_load_nothing(
 
 def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = str(tmp_path)
+    write_digits(tmp_path / "x", {0: range(1)}, labelled=True)
     for words, text in (
         (["classes", "--model", empty], "holds no model"),
-        (["discover", empty, "--model", empty], "no image to learn from"),
-        (["predict", "--model", empty], "at least one folder or file"),
-        (["predict", f"{empty}/none", "--model", empty], "There is no file or folder"),
+        (["discover", empty, "--model", empty], "holds no model"),
+        (["predict", f"{empty}/none", "--model", empty], "holds no model"),
         (["fit", f"{empty}/none", "--model", f"{empty}/m"], "There is no folder"),
-        (["fit", empty, "--model", f"{empty}/m"], "one folder of images per class"),
+        (["fit", f"{empty}/x/0", "--model", f"{empty}/m"], "one folder of images per class"),
         (["fit", empty, "--model", f"{empty}/m", "--method", "gaol"], "Did you mean 'goal'"),
         (["merge", "a", "--model", empty], "at least two classes"),
+        (["fit", f"{empty}/x", "--model", f"{empty}/x"], "is not empty and holds no model"),
     ):
         code, _, err = run(capsys, *words)
         assert code == 1 and text in err, words
@@ -126,7 +130,7 @@ def test_a_missing_backbone_says_how_to_get_it(
 def test_names_cannot_steer_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = run(capsys, "predict", f"{tmp_path}/\x1b[2Jgone", "--model", str(tmp_path))
+    code, out, err = run(capsys, "predict", "a.png", "--model", f"{tmp_path}/\x1b[2Jgone")
     assert code == 1 and "\x1b[2J" not in out + err and "\\x1b[2Jgone" in err
 
 

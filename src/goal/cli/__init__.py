@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app([word for word in given if word != "--debug"], console=console, error_console=errors)
     except KeyboardInterrupt:
-        errors.print("Stopped. Nothing finished is lost; `goal resume` goes on.")
+        errors.print("Stopped. Nothing finished is lost; the same command goes on from there.")
         sys.exit(130)
     except Exception as error:
         if debug:

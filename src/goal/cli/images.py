@@ -82,9 +82,9 @@ def discover(
         new: Number of new classes, or auto to estimate it.
         device: Where to compute, if not where the model was fitted.
     """
-    given = _screened(images)
     opened = _open(model, device)
-    record = opened.discover(given, new)
+    opened.store.require()
+    record = opened.discover(_screened(images), new)
     if record is None:
         console.print(
             "No new class found, so nothing was added. `goal predict` tells which known classes "
@@ -111,7 +111,9 @@ def predict(
         out: Where to write the table: a .csv or .parquet file.
         device: Where to compute, if not where the model was fitted.
     """
-    found = _open(model, device).predict(_screened(images))
+    opened = _open(model, device)
+    opened.store.require()
+    found = opened.predict(_screened(images))
     if out is not None:
         found.write(out)
         _say(f"Predictions: {out.resolve()}")

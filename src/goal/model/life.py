@@ -71,6 +71,7 @@ class Model(ModelFolder):
             records = self.store.records()
             if records:
                 return self._fitted_already(records, key)
+            self.store.require_empty()
             engine = Engine(settings, len(names), self.reporter)
             tokens, kept = engine.bank(given)
             self.skipped = kept.skipped
@@ -99,6 +100,7 @@ class Model(ModelFolder):
             given: The images, of known classes and new ones.
             n_new: Number of new classes, or ``auto``.
         """
+        self.store.require()
         self._check_request(n_new, given)
         key = given.key(n_new)
         with self.store.writing(), threads(self.settings.threads):

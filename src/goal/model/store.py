@@ -27,7 +27,7 @@ from pydantic import Field
 from goal import files
 from goal.errors import GoalError
 from goal.schema import Section
-from goal.text import file_name
+from goal.text import file_name, visible
 from goal.workplace import sole_user
 
 FORMAT = 1
@@ -124,6 +124,16 @@ class Store:
                 "`goal fit LABELLED_DIR --model FOLDER`."
             )
         return found
+
+    def require_empty(self) -> None:
+        """Raise an error if the folder holds anything but the beginning of a model."""
+        ours = {".lock", ".work", "stages"}
+        others = sorted(path.name for path in self.folder.iterdir() if path.name not in ours)
+        if others:
+            raise GoalError(
+                f"{file_name(self.folder)} is not empty and holds no model (there is "
+                f"{visible(others[0])}). Choose another folder."
+            )
 
     def path(self, step: int) -> Path:
         """Folder of a finished step."""
