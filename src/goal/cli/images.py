@@ -144,7 +144,7 @@ def classes(*, model: ModelFolder, plain: bool = False) -> None:
             escape(known.name),
             f"{known.size:,}",
             "labels" if known.stage == 0 else f"stage {known.stage}",
-            known.since,
+            known.since[:16].replace("T", " "),
             "" if known.vertex is None else str(known.vertex),
             escape(", ".join(roster.names[id] for id in known.merged)),
         )
@@ -266,15 +266,13 @@ def _say_where(model: "Model", record: "StageRecord") -> None:
 
 def _print_predictions(found: "Predictions") -> None:
     """Print each image of a few, or how many there are of each class."""
+    columns = found.columns()
     if len(found.names) <= _SHOWN:
-        table = Table("Image", "Class", "Confidence", box=None)
-        columns = found.columns()
         rows = zip(columns["file"], columns["class"], columns["confidence"], strict=True)
         for name, label, confidence in rows:
-            table.add_row(escape(str(name)), escape(str(label)), f"{confidence:.3f}")
-    else:
-        table = Table("Class", "Images", box=None)
-        counts = Counter(str(label) for label in found.columns()["class"])
-        for label, count in counts.most_common():
-            table.add_row(escape(label), f"{count:,}")
+            _say(f"{name}: {label} ({confidence:.3f})")
+        return
+    table = Table("Class", "Images", box=None)
+    for label, count in Counter(str(label) for label in columns["class"]).most_common():
+        table.add_row(escape(label), f"{count:,}")
     console.print(table)
