@@ -14,7 +14,6 @@ from rich.progress import (
 )
 
 from goal.report.tables import stage_table
-from goal.text import visible
 
 Item = TypeVar("Item")
 
@@ -62,12 +61,11 @@ class TerminalReporter(Reporter):
 
     def say(self, text: str) -> None:
         """Print a line."""
-        self._console.print(visible(text, keep="\n"), highlight=False, markup=False)
+        self._console.print(text, highlight=False, markup=False)
 
     def warn(self, text: str) -> None:
         """Print a line that stands out."""
-        line = visible(f"Warning: {text}", keep="\n")
-        self._console.print(line, style="yellow", highlight=False, markup=False)
+        self._console.print(f"Warning: {text}", style="yellow", highlight=False, markup=False)
 
     def track(self, items: Iterable[Item], total: int | None, task: str) -> Iterator[Item]:
         """Show a bar; several may run at once, one inside another."""

@@ -8,7 +8,6 @@ from goal import __version__
 from goal.cli import experiments, images, pictures, tools
 from goal.cli.common import console, errors, rank
 from goal.errors import GoalError
-from goal.text import visible
 
 app = App(
     name="goal",
@@ -27,7 +26,6 @@ app.command(pictures.figures)
 app.command(tools.list_, name="list")
 app.command(tools.pretrain)
 app.command(tools.verify)
-
 app.command(images.fit)
 app.command(images.discover)
 app.command(images.predict)

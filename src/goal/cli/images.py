@@ -10,7 +10,6 @@ from rich.table import Table
 
 from goal.cli.common import Set, console, reporter
 from goal.errors import GoalError
-from goal.text import visible
 
 if TYPE_CHECKING:
     from goal.data.given import ImageSet
@@ -239,7 +238,7 @@ def _folder(folder: Path) -> "ModelFolder":
 
 def _say(text: str) -> None:
     """Print a line that may hold names."""
-    console.print(visible(text), soft_wrap=True, markup=False, highlight=False)
+    console.print(text, soft_wrap=True, markup=False, highlight=False)
 
 
 def _screened(places: tuple[Path, ...]) -> "ImageSet":

@@ -178,6 +178,10 @@ class GoalPlus(AlignedBase):
         softness = self.settings.temperature * points.shape[1] / self.known.shape[1]
         return replace(both, scores=(self.memory(points) / softness).to(joined))
 
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Posterior of the softened log-densities; while stage 0 trains, as for cosines."""
+        return scores.softmax(dim=1) if len(self.memory) else super().probabilities(scores)
+
     def _pair(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
         """The pretrained and the aligned feature, both of unit length."""
         pretrained, aligned = (outputs.features / HALF).chunk(2, dim=1)

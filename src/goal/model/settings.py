@@ -16,7 +16,7 @@ from goal.config import (
 from goal.data import DATASETS
 from goal.errors import GoalError
 
-DEFAULT_MODEL_METHOD = "goal"
+DEFAULT_MODEL_METHOD = "goal-plus"
 _LEAST_CAPACITY = 128
 
 

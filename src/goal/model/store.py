@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from goal import files
+from goal import files, manifest
 from goal.errors import GoalError
 from goal.schema import Section
 from goal.text import file_name, visible
@@ -147,11 +147,8 @@ class Store:
 
     def _record(self, step: int) -> StageRecord:
         path = self.path(step) / "stage.json"
-        try:
-            content = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise GoalError(f"Cannot read {file_name(path)}: {error}. {_RESTORE}") from error
-        check_format(content, path)
+        content = files.read_json(path)
+        files.require_format(content.get("format"), FORMAT, path)
         return StageRecord.parse(content, f"content of {file_name(path)}")
 
     # -- unfinished work --------------------------------------------------------------------------
@@ -190,7 +187,7 @@ class Store:
             files.write_bytes(draft / name, content)
         checkpoint.save(draft / "state.pt", state)
         files.write_json(draft / "stage.json", record.model_dump(mode="json"))
-        files.write_json(draft / "manifest.json", manifest(draft))
+        manifest.seal(draft, [path.name for path in draft.iterdir()])
         self.stages.mkdir(exist_ok=True)
         draft.replace(self.path(record.step))
         files.sync_folder(self.stages)
@@ -210,12 +207,9 @@ class Store:
         path = self.folder / "judgement.json"
         if not path.exists():
             return Judgement()
-        try:
-            content = json.loads(path.read_bytes())
-            seal = content.pop("sha256")
-        except (OSError, ValueError, KeyError, AttributeError) as error:
-            raise GoalError(f"Cannot read {file_name(path)}: {error!r}. {_RESTORE}") from error
-        check_format(content, path)
+        content = files.read_json(path)
+        seal = content.pop("sha256", None)
+        files.require_format(content.get("format"), FORMAT, path)
         if seal != _seal(content):
             raise GoalError(f"{file_name(path)} is damaged: its checksum is wrong. {_RESTORE}")
         return Judgement.parse(content, f"content of {file_name(path)}")
@@ -233,33 +227,7 @@ class Store:
             self.judge(kept)
 
 
-_RESTORE = "Restore the file from a copy of the model, or take the step back by `goal undo`."
-
-
-def manifest(folder: Path) -> dict[str, Any]:
-    """Size and checksum of every file in a step's folder."""
-    listed = {
-        path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
-        for path in sorted(folder.iterdir())
-        if path.name != "manifest.json"
-    }
-    return {"format": FORMAT, "files": listed}
-
-
-def file_sha256(path: Path) -> str:
-    """Checksum of a file."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def check_format(content: Any, path: Path) -> None:
-    """Raise an error unless this version reads the file's format."""
-    found = content.get("format") if isinstance(content, dict) else None
-    if found != FORMAT:
-        raise GoalError(
-            f"{file_name(path)} has format {found}; this version reads format {FORMAT}. "
-            "Use the version of goal-cgcd that wrote it."
-        )
+_RESTORE = "Restore it from a copy of the model; or delete it, and classes have their first names."
 
 
 def _seal(content: Mapping[str, Any]) -> str:
