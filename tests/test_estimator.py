@@ -34,7 +34,7 @@ def test_importing_the_package_stays_light() -> None:
     )
     assert result.stdout == "False Goal\n"
     with pytest.raises(ImportError):
-        from goal import Gaol  # type: ignore[attr-defined]  # noqa: F401
+        from goal import Gaol  # noqa: F401
 
 
 def test_the_constructor_only_stores() -> None:

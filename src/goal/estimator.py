@@ -103,10 +103,11 @@ class Goal(BaseEstimator):  # type: ignore[misc]
 
     # -- looking ----------------------------------------------------------------------------------
 
-    def predict(self, images: Any) -> npt.NDArray[Any]:
+    def predict(self, images: Any) -> npt.NDArray[np.str_]:
         """Class name of each image."""
         best = self.predict_proba(images).argmax(axis=1)
-        return np.asarray(self.classes_)[best]
+        names: npt.NDArray[np.str_] = self.classes_[best]
+        return names
 
     def predict_proba(self, images: Any) -> npt.NDArray[np.float64]:
         """Probability of each class, (N, classes)."""

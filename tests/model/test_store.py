@@ -182,9 +182,9 @@ def test_merges_of_merges_end_in_one_class() -> None:
     assert through_a_member.owner == [0, 1, 0, 0]
     split = Roster([record(0), record(1)], twice.unmerged("new-2"))
     assert split.owner == [0, 1, 1, 3]
-    for bad in (lambda: once.merged("new-1", ["new-2"]), lambda: once.merged("cat", ["cat"])):
+    for keep, other in (("new-1", "new-2"), ("cat", "cat")):
         with pytest.raises(GoalError, match="itself"):
-            bad()
+            once.merged(keep, [other])
     with pytest.raises(GoalError, match="not merged"):
         once.unmerged("cat")
 

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from goal.model.tables import Predictions
 
 _SHOWN = 20
-ModelFolder = Annotated[Path, Parameter(name="--model", help="The model folder.")]
+ModelPath = Annotated[Path, Parameter(name="--model", help="The model folder.")]
 
 
 def fit(
     labelled: Path,
     /,
     *,
-    model: ModelFolder,
+    model: ModelPath,
     method: str | None = None,
     backbone: str | None = None,
     seed: int | None = None,
@@ -66,7 +66,7 @@ def fit(
 
 def discover(
     *images: Path,
-    model: ModelFolder,
+    model: ModelPath,
     new: int | Literal["auto"] = "auto",
     device: str | None = None,
 ) -> None:
@@ -100,7 +100,7 @@ def discover(
 
 
 def predict(
-    *images: Path, model: ModelFolder, out: Path | None = None, device: str | None = None
+    *images: Path, model: ModelPath, out: Path | None = None, device: str | None = None
 ) -> None:
     """Tell the class of images, each by itself.
 
@@ -123,7 +123,7 @@ def predict(
             _say(f"  {name}: {reason}")
 
 
-def classes(*, model: ModelFolder, plain: bool = False) -> None:
+def classes(*, model: ModelPath, plain: bool = False) -> None:
     """List the classes: size, vertex, and when they were discovered.
 
     Args:
@@ -153,7 +153,7 @@ def classes(*, model: ModelFolder, plain: bool = False) -> None:
         console.print(f"Vertices: {last.free} of {last.capacity} are free.")
 
 
-def rename(name: str, to: str, /, *, model: ModelFolder) -> None:
+def rename(name: str, to: str, /, *, model: ModelPath) -> None:
     """Call a class by another name; later stages keep to it.
 
     Args:
@@ -165,7 +165,7 @@ def rename(name: str, to: str, /, *, model: ModelFolder) -> None:
     _say(f"{name} is called {to} now.")
 
 
-def merge(keep: str, /, *others: str, model: ModelFolder) -> None:
+def merge(keep: str, /, *others: str, model: ModelPath) -> None:
     """Say that classes are one; predictions for any of them come out as the first.
 
     Args:
@@ -179,7 +179,7 @@ def merge(keep: str, /, *others: str, model: ModelFolder) -> None:
     _say(f"{', '.join(others)} count as {keep} now.")
 
 
-def unmerge(name: str, /, *, model: ModelFolder) -> None:
+def unmerge(name: str, /, *, model: ModelPath) -> None:
     """Let a merged class stand for itself again.
 
     Args:
@@ -190,7 +190,7 @@ def unmerge(name: str, /, *, model: ModelFolder) -> None:
     _say(f"{name} is a class of its own again.")
 
 
-def undo(*, model: ModelFolder) -> None:
+def undo(*, model: ModelPath) -> None:
     """Go back one stage, or drop an unfinished one.
 
     Args:
@@ -199,7 +199,7 @@ def undo(*, model: ModelFolder) -> None:
     _say(_folder(model).undo())
 
 
-def show(*, model: ModelFolder, browse: Annotated[bool, Parameter(name="--open")] = False) -> None:
+def show(*, model: ModelPath, browse: Annotated[bool, Parameter(name="--open")] = False) -> None:
     """Write the model's report: its classes, and pictures of those it discovered.
 
     Args:

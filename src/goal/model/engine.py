@@ -68,7 +68,7 @@ class Engine:
         ledger = getattr(self.method, "ledger", None)
         return ledger if isinstance(ledger, VertexLedger) else None
 
-    def room(self) -> dict[str, int]:
+    def room(self) -> dict[str, Any]:
         """Number of vertices and of free ones; nothing for methods without."""
         ledger = self.ledger
         if ledger is None:
