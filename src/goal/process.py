@@ -1,32 +1,25 @@
-"""What a process holds while it works: the folder of its run, and a number of CPU threads."""
+"""What a process holds while it works: a folder, a number of CPU threads, and a clock."""
 
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-import torch
 from filelock import FileLock, Timeout
 
 from goal.errors import GoalError
-from goal.sharing import ranks
 
 
 @contextmanager
-def sole_user(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which the operating system drops when the process dies.
-
-    Of several ranks the first one holds it; the others write nothing.
-    """
-    if not ranks().first:
-        yield
-        return
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, which the operating system drops when the process dies."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / ".lock")
         lock.acquire(timeout=0)
     except Timeout:
         raise GoalError(
-            f"Another process is working in {folder}. Wait for it, or choose another --out."
+            f"Another process is working in {folder}. Wait for it, or choose another folder."
         ) from None
     except OSError as error:
         raise GoalError(f"Cannot write to {folder}: {error}") from None
@@ -37,11 +30,38 @@ def sole_user(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
+def sole_user(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; of several ranks the first one does, and the others write nothing."""
+    from goal.sharing import ranks  # torch: only who computes needs it
+
+    with locked(folder) if ranks().first else nullcontext():
+        yield
+
+
+@contextmanager
 def cpu_threads(count: int | None) -> Iterator[None]:
     """Compute on so many CPU threads, then on as many as before."""
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+class Pause:
+    """Tells when so many seconds have passed."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin to count anew."""
+        self._began = time.monotonic()
+
+    def over(self) -> bool:
+        """Whether the time has passed."""
+        return time.monotonic() - self._began >= self._seconds

@@ -27,13 +27,13 @@ from goal.geometry import UNOWNED, VertexLedger
 from goal.methods import METHODS
 from goal.methods.base import LabelledStage, Method, Outputs, Stage, restore
 from goal.model.settings import capacity
+from goal.process import Pause
 from goal.progress import Reporter
 from goal.randomness import stream
 from goal.shelf import decode, encode, row_dtype
 from goal.sources import run_trunk
 from goal.tokens import Tokens, TokenSource
 from goal.training import EpochRecord, StageTrainer
-from goal.workplace import Pause
 
 _BATCH = 512
 _READERS = 8

@@ -24,9 +24,9 @@ from goal.model.page import pictures
 from goal.model.roster import Roster, class_names
 from goal.model.store import StageRecord
 from goal.model.tables import Predictions, skipped_csv
+from goal.process import cpu_threads
 from goal.progress import Reporter
 from goal.tokens import TokenSource
-from goal.workplace import threads
 
 AUTO = "auto"
 _MOST_NEW = 64
@@ -67,7 +67,7 @@ class Model(ModelFolder):
         settings = settings.model_copy(update={"device": self._device or settings.device})
         names = class_names(names)
         key = given.key(labels.tolist(), names, settings.identity())
-        with self.store.writing(), threads(settings.threads):
+        with self.store.writing(), cpu_threads(settings.threads):
             records = self.store.records()
             if records:
                 return self._fitted_already(records, key)
@@ -103,7 +103,7 @@ class Model(ModelFolder):
         self.store.require()
         self._check_request(n_new, given)
         key = given.key(n_new)
-        with self.store.writing(), threads(self.settings.threads):
+        with self.store.writing(), cpu_threads(self.settings.threads):
             last = self.records[-1]
             if last.kind == "discover" and last.key == key:
                 self.reporter.say("The model has learned exactly these images in its last stage.")
@@ -200,7 +200,7 @@ class Model(ModelFolder):
     def predict(self, given: ImageSet) -> Predictions:
         """Class and confidence of each readable image; each depends on that image alone."""
         roster, latest = self.roster, self.records[-1].index
-        with threads(self.settings.threads):
+        with cpu_threads(self.settings.threads):
             engine = self._current()
             lost: dict[int, str] = {}
             seen = list(self._reduced(engine.look_at(given, lost), engine, roster))
@@ -210,7 +210,7 @@ class Model(ModelFolder):
         """Unit features (N, D) and class probabilities (N, classes) of the readable images."""
         roster = self.roster
         features, probabilities = [], []
-        with threads(self.settings.threads):
+        with cpu_threads(self.settings.threads):
             engine = self._current()
             lost: dict[int, str] = {}
             for outputs, scores in engine.look_at(given, lost):

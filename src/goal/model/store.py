@@ -26,9 +26,9 @@ from pydantic import Field
 
 from goal import files, manifest
 from goal.errors import GoalError
+from goal.process import locked
 from goal.schema import Section
 from goal.text import file_name, visible
-from goal.workplace import sole_user
 
 FORMAT = 1
 
@@ -96,7 +96,7 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Be the only writer; clear away what a killed command left."""
-        with sole_user(self.folder):
+        with locked(self.folder):
             if self._undone.exists():
                 shutil.rmtree(self._undone)
             plan = self.plan()
