@@ -78,7 +78,7 @@ def discover(
     Args:
         images: Folders or files.
         model: The model folder.
-        new: Number of new classes, or auto to estimate it.
+        new: Number of new classes, or auto to estimate it (at most 10, or half as many as known).
         device: Where to compute, if not where the model was fitted.
     """
     opened = _open(model, device)

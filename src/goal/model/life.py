@@ -17,6 +17,7 @@ from goal.config import Settings, compose, read_settings
 from goal.data.base import IntArray
 from goal.data.given import ImageSet
 from goal.errors import GoalError
+from goal.estimate_k import LEAST
 from goal.methods.base import LabelledStage, Outputs, Stage
 from goal.model.engine import Engine, pooled
 from goal.model.folder import ModelFolder
@@ -29,7 +30,7 @@ from goal.progress import Reporter
 from goal.tokens import TokenSource
 
 AUTO = "auto"
-_MOST_NEW = 64
+_MOST_NEW = 10
 
 
 class Model(ModelFolder):
@@ -137,7 +138,8 @@ class Model(ModelFolder):
     ) -> int:
         if n_new != AUTO:
             return int(n_new)
-        most = min(_MOST_NEW, max(1, len(tokens) // 2))
+        # As many as the estimators were measured with, and enough images for each to be a class.
+        most = min(max(_MOST_NEW, last.num_seen // 2), max(1, len(tokens) // (2 * LEAST)))
         most = most if last.free is None else min(most, last.free)
         count = engine.estimate(tokens, most, last.index + 1)
         if count:
