@@ -57,4 +57,5 @@ head -n 4 "$work/predictions.csv"
 
 goal undo --model "$model"                                # back to the end of week 1
 goal predict "$work"/week-1/scan-000*.png --model "$model"
+goal export --model "$model" --onnx "$work/model.onnx"
 goal show --model "$model"

@@ -23,7 +23,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-IMAGES = {"fit", "discover", "classes", "rename", "merge", "undo", "predict", "show"}
+IMAGES = {"fit", "discover", "classes", "rename", "merge", "undo", "predict", "show", "export"}
 OTHERS = [words for words in COMMANDS if words[0] not in IMAGES]
 
 

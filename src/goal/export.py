@@ -39,10 +39,7 @@ class _Graph(nn.Module):
         """Score images, (B, K)."""
         if self.layout == "NHWC":
             pixels = pixels.permute(0, 3, 1, 2)
-        scores = self.method.infer(self.trunk(pixels)).scores
-        if scores is None:
-            raise TypeError("this method scores no classes")
-        return scores
+        return self.method.class_scores(self.method.infer(self.trunk(pixels)))
 
 
 def export_onnx(
@@ -62,14 +59,14 @@ def export_onnx(
 
     Args:
         trunk: The frozen trunk.
-        method: The method; it must score classes.
+        method: The method.
         class_names: One name per class.
         transform: How images are cut to size.
         path: File to write.
         layout: Order of the input's axes.
 
     Raises:
-        GoalError: If a package is missing, or the method or the names do not fit.
+        GoalError: If a package is missing, or the names do not fit.
     """
     _require_packages()
     size = transform.image_size
@@ -79,15 +76,9 @@ def export_onnx(
     trunk, method = trunk.cpu().eval(), method.cpu().eval()
     with torch.no_grad():
         outputs = method.infer(trunk(torch.zeros(2, 3, size, size, dtype=torch.uint8)))
-    if outputs.scores is None:
-        raise GoalError(
-            f"{type(method).__name__} clusters images together and scores no classes, so there is "
-            f"nothing to export. Fit a method with a classifier, such as goal."
-        )
-    if len(class_names) != outputs.scores.shape[1]:
-        raise GoalError(
-            f"{len(class_names)} class names for {outputs.scores.shape[1]} classes: give one each."
-        )
+        count = method.class_scores(outputs).shape[1]
+    if len(class_names) != count:
+        raise GoalError(f"{len(class_names)} class names for {count} classes: give one each.")
     metadata = {
         "class_names": json.dumps(list(class_names)),
         "image_size": str(size),

@@ -5,10 +5,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from goal.data.base import DataSettings
+from goal.data.decoding import decode
+from goal.data.transforms import TransformSettings, clean
 from tests.cli.test_commands import run
 from tests.model.digit_folders import write_digits
 
@@ -21,6 +25,20 @@ SECOND = {**dict.fromkeys(range(6), range(46, 52)), 6: range(40)}
 def rows_of(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as stream:
         return list(csv.DictReader(stream))
+
+
+def assert_same_classes(path: Path, rows: list[dict[str, str]], merged: list[str]) -> None:
+    """The exported graph agrees with the table, in which classes were merged."""
+    onnxruntime: Any = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(path)
+    facts = session.get_modelmeta().custom_metadata_map
+    transform = TransformSettings(image_size=16, resize=18, flip=False)
+    crops = [clean(decode(Path(row["file"])), transform).transpose(1, 2, 0) for row in rows]
+    (scores,) = session.run(None, {"pixels": np.stack(crops)})
+    names = np.array(json.loads(facts["class_names"]))[scores.argmax(axis=1)]
+    expected = [row["class"] for row in rows]
+    found = [merged[0] if name in merged else name for name in names.tolist()]
+    assert np.mean(np.array(found) == expected) > 0.97  # the bank rounds to 16 bits
 
 
 def test_weeks_of_folders(
@@ -67,6 +85,11 @@ def test_weeks_of_folders(
     assert code == 0 and "early bird" in out and fresh[1] in out  # as merged into the other
     code, out, _ = run(capsys, "unmerge", fresh[1], *model)
     assert code == 0
+    code, out, _ = run(capsys, "export", "--onnx", "m.onnx", *model)
+    assert code == 0
+    assert_same_classes(tmp_path / "m.onnx", rows_of(tmp_path / "preds.csv"), fresh)
+    code, _, err = run(capsys, "suggest-names", "--names", "x", "--clip", "none", *model)
+    assert code == 1 and "Cannot read the candidate names" in err
     code, out, _ = run(capsys, "undo", *model)
     assert code == 0 and f"the model knows {4 + len(found)} classes" in out
     code, out, _ = run(capsys, "classes", *model)

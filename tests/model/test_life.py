@@ -180,6 +180,18 @@ def test_too_few_vertices_are_an_early_error(
             Model(tmp_path / "model").discover(week, 3)
     assert len(model.records) == 1
 
+    before = model.predict(week).ids.tolist()
+    record = model.extend_vertices(8)
+    assert (record.kind, record.capacity, record.free) == ("extend", 8, 4)
+    assert Model(tmp_path / "model").predict(week).ids.tolist() == before
+    found = model.discover(week, 3)
+    assert found is not None and found.index == 1 and len(set(found.vertices)) == 3
+    model.undo()
+    assert "added vertices" in model.undo()
+    assert model.records[-1].capacity == 6
+    with pytest.raises(GoalError, match="at most 64"):
+        model.extend_vertices(65)
+
 
 def test_files_that_go_bad_are_skipped_and_listed(tmp_path: Path, grown: Model) -> None:
     folder = write_digits(tmp_path / "odd", {0: range(14, 18), 6: range(12)})

@@ -214,6 +214,51 @@ def show(*, model: ModelPath, browse: Annotated[bool, Parameter(name="--open")] 
         webbrowser.open(page.as_uri())
 
 
+def extend_vertices(
+    *, model: ModelPath, to: Annotated[int, Parameter(help="Vertices in all.")]
+) -> None:
+    """Make room for more classes; owned vertices move as little as possible.
+
+    Args:
+        model: The model folder.
+        to: Vertices in all.
+    """
+    record = _open(model).extend_vertices(to)
+    console.print(f"The model has {record.capacity} vertices now, {record.free} of them free.")
+
+
+def export(*, model: ModelPath, onnx: Annotated[Path, Parameter(help="File to write.")]) -> None:
+    """Write the model as one ONNX graph: pixels in, class scores out.
+
+    Args:
+        model: The model folder.
+        onnx: File to write; its metadata tells how to cut images and what the classes are called.
+    """
+    opened = _open(model)
+    opened.store.require()
+    opened.export(onnx)
+    _say(f"Model: {onnx.resolve()}")
+
+
+def suggest_names(*, model: ModelPath, names: Path, clip: Path) -> None:
+    """Suggest names for discovered classes by a CLIP model.
+
+    Args:
+        model: The model folder.
+        names: Text file of candidate names, one per line.
+        clip: Folder of a transformers CLIP model.
+    """
+    from goal.naming import suggest_names as ask
+
+    opened = _folder(model)
+    table = Table("Class", "Suggestion", "Likeliest")
+    for label, found in ask(opened.pictures(), names, clip).items():
+        likeliest = ", ".join(f"{name} ({cosine:.2f})" for name, cosine in found.likeliest)
+        table.add_row(escape(label), escape(found.name or ""), escape(likeliest))
+    console.print(table)
+    console.print("`goal rename` gives a class its name.")
+
+
 def doctor() -> None:
     """Say what this machine can do: device, memory, disk, versions, what is at hand."""
     from goal.doctor import examine

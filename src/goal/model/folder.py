@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from PIL import Image
+
 from goal.errors import GoalError
-from goal.model.page import write_page
+from goal.model.page import stage_pictures, write_page
 from goal.model.roster import Roster
 from goal.model.store import Judgement, StageRecord, Store
 
@@ -60,6 +62,16 @@ class ModelFolder:
             self.write_page()
             what = "the added vertices" if last.kind == "extend" else f"stage {last.index}"
             return f"Took back {what}: the model knows {last.num_known} classes."
+
+    def pictures(self) -> dict[str, list[Image.Image]]:
+        """Some images of each discovered class, by its name: the files, or else thumbnails."""
+        roster = self.roster
+        found: dict[str, list[Image.Image]] = {}
+        for record in self.records:
+            if record.kind == "discover":
+                for key, images in stage_pictures(self.store, record).items():
+                    found.setdefault(roster.names[roster.owner[int(key)]], []).extend(images)
+        return found
 
     def write_page(self) -> Path:
         """Write ``report.html`` anew; return its path."""

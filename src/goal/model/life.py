@@ -197,6 +197,46 @@ class Model(ModelFolder):
         self.write_page()
         return about
 
+    def extend_vertices(self, total: int) -> StageRecord:
+        """Make room for more classes: a step of its own, so that it can be undone."""
+        with self.store.writing():
+            last = self.records[-1]
+            engine = self._current()
+            if engine.ledger is None:
+                raise GoalError(
+                    f"The method {self.settings.method.name} has no vertices and needs none: its "
+                    "classes can grow for ever."
+                )
+            self._engine = None
+            turned = engine.ledger.extend(total)
+            self.reporter.say(
+                f"Owned vertices turned by {float(turned.max()):.2f} degrees at most."
+            )
+            about = StageRecord(
+                kind="extend",
+                step=last.step + 1,
+                index=last.index,
+                created=_now(),
+                version=__version__,
+                key=f"extend {total}",
+                requested=total,
+                num_known=last.num_seen,
+                trunk=engine.fingerprint,
+                **engine.room(),
+            )
+            self.store.begin({"step": about.step, "key": about.key})
+            self.store.commit(about, {}, engine.state())
+            self.write_page()
+            return about
+
+    def export(self, path: Path) -> None:
+        """Write the model as one ONNX graph; merged classes have the same name in it."""
+        from goal.export import export_onnx  # needs an extra
+
+        engine, roster = self._current(), self.roster
+        names = [roster.names[owner] for owner in roster.owner]
+        export_onnx(engine.trunk, engine.method, names, self.settings.transform, path)
+
     # -- predicting -------------------------------------------------------------------------------
 
     def predict(self, given: ImageSet) -> Predictions:

@@ -2,16 +2,17 @@
 
 import base64
 import binascii
-import json
+import io
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from goal import files
-from goal.data.decoding import UnreadableImage
+from goal.data.decoding import UnreadableImage, decode
 from goal.data.given import ImageSet
 from goal.model.roster import KnownClass, Roster
 from goal.model.store import StageRecord, Store
@@ -55,6 +56,26 @@ def _thumbnail(given: ImageSet, index: int) -> bytes | None:
         return thumbnail(given.images.image(index))
     except UnreadableImage:
         return None
+
+
+def stage_pictures(store: Store, record: StageRecord) -> dict[str, list[Image.Image]]:
+    """The most confident images of a stage's classes, by class id."""
+    import pyarrow.parquet
+
+    folder = store.path(record.step)
+    stored = files.read_json(folder / "gallery.json")
+    with (folder / "predictions.parquet").open("rb") as stream:
+        names = pyarrow.parquet.read_table(stream, columns=["file"])["file"].to_pylist()
+    found: dict[str, list[Image.Image]] = {}
+    for key, rows in stored["classes"].items():
+        found[key] = []
+        for index, _ in rows["most"]:
+            try:
+                found[key].append(decode(Path(names[int(index)])))
+            except UnreadableImage:  # moved since, or never a file
+                thumb = binascii.a2b_base64(stored["thumbnails"][index])
+                found[key].append(Image.open(io.BytesIO(thumb)))
+    return found
 
 
 def _caption(predictions: Predictions, index: int) -> str:
@@ -122,7 +143,7 @@ def _classes(classes: Sequence[KnownClass], roster: Roster) -> str:
 
 def _gallery(store: Store, record: StageRecord, roster: Roster) -> str:
     """Pictures of a stage's classes, under the names they have now."""
-    stored = json.loads((store.path(record.step) / "gallery.json").read_bytes())
+    stored = files.read_json(store.path(record.step) / "gallery.json")
     cards = []
     for key, rows in stored["classes"].items():
         known = roster.known(roster.owner[int(key)])
