@@ -1,5 +1,7 @@
 """`goal verify`: any flipped byte of a run, a bank or a base model is found and named."""
 
+import hashlib
+import json
 import random
 import shutil
 from pathlib import Path
@@ -8,6 +10,7 @@ import pytest
 
 from goal.cli import main
 from goal.errors import GoalError
+from goal.files import write_json
 from goal.integrity import verify
 from goal.manifest import MANIFEST
 from goal.report.page import write_report
@@ -121,6 +124,19 @@ def test_a_run_under_way_verifies(world: Path, tmp_path: Path) -> None:
     content[len(content) // 2] ^= 1
     (copy / "checkpoint.pt").write_bytes(content)
     assert "checkpoint.pt" in verify(copy).problems[0]
+
+
+def test_a_changed_judgement_of_a_model_is_named(tmp_path: Path) -> None:
+    content = {"format": 1, "names": {"4": "early bird"}, "merged": {"5": 4}}
+    own = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    path = tmp_path / "judgement.json"
+    write_json(path, {**content, "sha256": own})
+    assert verify(tmp_path).problems == []
+    good = path.read_bytes()
+    for place in range(len(good)):
+        path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+        (problem,) = verify(tmp_path).problems
+        assert str(path) in problem
 
 
 def test_the_command(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,6 +39,9 @@ def verify(folder: Path) -> Verdict:
     for path in sorted(folder.rglob("base/*.pt")):
         problems += _checkpoint_damage(path)
         checked.append(path)
+    for path in sorted(folder.rglob("judgement.json")):
+        problems += _judgement_damage(path)
+        checked.append(path)
     if not checked and not problems:
         raise GoalError(f"{folder} holds no run, model or token bank that could be verified.")
     size = sum(path.stat().st_size for path in checked if path.exists())
@@ -124,6 +127,20 @@ def _checkpoint_damage(path: Path) -> list[str]:
     except GoalError as error:
         return [str(error)]
     return []
+
+
+def _judgement_damage(path: Path) -> list[str]:
+    """Compare what a person decided about a model's classes with the checksum in the same file."""
+    try:
+        content = files.read_json(path)
+    except GoalError as error:
+        return [str(error)]
+    own = content.pop("sha256", None)
+    expected = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    written = json.dumps({**content, "sha256": own}, indent=1) + "\n"
+    if own == expected and path.read_text("utf-8") == written:
+        return []
+    return [f"{path} has changed since it was written. Restore it from a copy of the model."]
 
 
 def _shelf_damage(folder: Path) -> list[str]:
