@@ -23,6 +23,7 @@ from typing import Any, Literal
 PRELOADED = [
     "goal.cli",
     "goal.run",
+    "goal.model.life",
     "goal.report.page",
     "goal.report.compare",
     "sklearn.datasets",

@@ -16,7 +16,7 @@ from goal.errors import GoalError
 from goal.run import resume, start
 from tests.faults.nursery import Command, Plan, goal
 from tests.faults.test_kills import chosen_sites
-from tests.faults.worlds import Work, assert_nothing_torn, essence, live_through, run_arguments
+from tests.faults.worlds import Work, assert_nothing_torn, live_through, run_arguments
 
 
 def test_a_full_disk_is_an_error_that_loses_nothing(work: Work, tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_a_full_disk_is_an_error_that_loses_nothing(work: Work, tmp_path: Path) 
         assert outcome.code == 1, outcome.output
         assert "No space left on device" in outcome.output and "Error: " in outcome.output
         assert "Traceback" not in outcome.output
-    assert essence(tmp_path) == work.reference
+    assert work.essence(tmp_path) == work.reference
 
 
 def test_a_read_only_folder_is_an_error(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_read_only_folder_is_an_error(tmp_path: Path) -> None:
 def test_results_do_not_depend_on_the_clock(work: Work, tmp_path: Path) -> None:
     outcome = goal(tmp_path, *run_arguments(tmp_path), plan=Plan("clock", seed=5))
     assert outcome.code == 0, outcome.output
-    assert essence(tmp_path) == work.reference
+    assert work.essence(tmp_path) == work.reference
 
 
 def test_two_processes_on_one_run_and_one_bank(work: Work, tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_two_processes_on_one_run_and_one_bank(work: Work, tmp_path: Path) -> No
     for outcome in outcomes:  # the second may have come late enough to find it finished
         assert outcome.code == 0 or "Another process is working in" in outcome.output
     assert_nothing_torn(tmp_path)
-    assert essence(tmp_path) == work.reference
+    assert work.essence(tmp_path) == work.reference
 
 
 def test_two_runs_share_a_bank_and_a_base_model(work: Work, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_two_runs_share_a_bank_and_a_base_model(work: Work, tmp_path: Path) -> N
     ]
     second = Command(tmp_path, other)
     assert [first.outcome().code, second.outcome().code] == [0, 0]
-    assert essence(tmp_path) == work.reference
+    assert work.essence(tmp_path) == work.reference
     results = (tmp_path / "other" / "results.jsonl").read_bytes()
     assert results == work.reference["results.jsonl"]
 

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 from tests.faults.nursery import Command, Plan, goal
-from tests.faults.worlds import Work, assert_nothing_torn, essence, live_through, run_arguments
+from tests.faults.worlds import Work, assert_nothing_torn, live_through, run_arguments
 
 
 def chosen_sites(writes: list[str], count: int, seed: int) -> list[str]:
@@ -20,7 +20,7 @@ def test_killed_before_any_write_resumes_bit_for_bit(work: Work, tmp_path: Path)
     sites = chosen_sites(work.writes, 7, seed=1)
     outcomes = live_through(tmp_path, [Plan("kill", site=site) for site in sites])
     assert sum(outcome.killed for outcome in outcomes) >= 6
-    assert essence(tmp_path) == work.reference
+    assert work.essence(tmp_path) == work.reference
 
 
 def test_a_power_cut_leaves_nothing_torn(work: Work, tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_power_cut_leaves_nothing_torn(work: Work, tmp_path: Path) -> None:
     plans = [Plan("tear", site=site, seed=number) for number, site in enumerate(sites)]
     outcomes = live_through(tmp_path, plans)
     assert sum(outcome.killed for outcome in outcomes) >= 4
-    assert essence(tmp_path) == work.reference
+    assert work.essence(tmp_path) == work.reference
 
 
 def test_killed_at_random_moments_resumes_bit_for_bit(work: Work, tmp_path: Path) -> None:
@@ -42,4 +42,4 @@ def test_killed_at_random_moments_resumes_bit_for_bit(work: Work, tmp_path: Path
     if (tmp_path / "out" / "settings.yaml").exists():
         assert goal(tmp_path, "resume", str(tmp_path / "out")).code == 0
     live_through(tmp_path, [])
-    assert essence(tmp_path) == work.reference
+    assert work.essence(tmp_path) == work.reference

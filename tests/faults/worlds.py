@@ -16,6 +16,7 @@ from goal.files import read_jsonl
 from goal.integrity import verify
 from goal.shelf import RECORD
 from tests.faults.nursery import Outcome, Plan, goal
+from tests.model.digit_folders import write_digits
 
 TINY = (
     "protocol.train_per_class=16",
@@ -44,10 +45,7 @@ class Work:
     reference: dict[str, Any]
     writes: list[str]
     seconds: float
-
-    def essence(self, root: Path) -> dict[str, Any]:
-        """Everything the work leaves behind, less the time it took."""
-        return essence(root)
+    essence: Callable[[Path], dict[str, Any]]
 
 
 def measured(
@@ -55,6 +53,7 @@ def measured(
     root: Path,
     arguments: Callable[[Path], list[str]],
     set_up: Callable[[Path], object] = lambda root: None,
+    essence: Callable[[Path], dict[str, Any]] | None = None,
 ) -> Work:
     """Do the work undisturbed in `root`, with the fork server warmed up."""
     warm = goal(root, "--version")
@@ -64,7 +63,8 @@ def measured(
     outcome = goal(root, *arguments(root))
     seconds = time.monotonic() - began
     assert outcome.code == 0, outcome.output
-    return Work(name, arguments, set_up, essence(root), outcome.writes, seconds)
+    look = essence or essence_of_run
+    return Work(name, arguments, set_up, look(root), outcome.writes, seconds, look)
 
 
 def run_arguments(root: Path) -> list[str]:
@@ -89,7 +89,32 @@ def reporting(root: Path) -> Work:
     return measured("report", inner, lambda place: ["resume", str(place / "out")], set_up)
 
 
-WORKS: list[Callable[[Path], Work]] = [running, reporting]
+def discovering(root: Path) -> Work:
+    """A model that learns new images without labels."""
+    (source := root / "source").mkdir()
+    write_digits(source / "labelled", dict.fromkeys(range(3), range(8)), labelled=True)
+    write_digits(source / "week", {**dict.fromkeys(range(3), range(8, 11)), 3: range(9)})
+    model = ["--model", str(source / "model"), "--method", "goal", "--backbone", "digits-vit"]
+    epochs = [
+        "training.base_epochs=2",
+        "training.stage_epochs=2",
+        "training.checkpoint_seconds=0.0",
+    ]
+    fitted = goal(source, "fit", str(source / "labelled"), *model, "--set", "bank.views=2", *epochs)
+    assert fitted.code == 0, fitted.output
+
+    def set_up(place: Path) -> None:
+        shutil.copytree(source / "model", place / "model")
+        shutil.copytree(source / "cache", place / "cache")
+
+    def arguments(place: Path) -> list[str]:
+        return ["discover", str(source / "week"), "--model", str(place / "model"), "--new", "1"]
+
+    (inner := root / "inner").mkdir()
+    return measured("discover", inner, arguments, set_up, essence_of_model)
+
+
+WORKS: list[Callable[[Path], Work]] = [running, reporting, discovering]
 
 
 def live_through(root: Path, plans: list[Plan]) -> list[Outcome]:
@@ -121,7 +146,7 @@ def assert_nothing_torn(root: Path) -> None:
             FileLock(path).acquire(timeout=0).lock.release()
 
 
-def essence(root: Path) -> dict[str, Any]:
+def essence_of_run(root: Path) -> dict[str, Any]:
     """Return everything a run leaves behind, less the time it took."""
     out = root / "out"
     found: dict[str, Any] = {
@@ -142,6 +167,21 @@ def essence(root: Path) -> dict[str, Any]:
         "bank": banked(root / "cache" / "bank"),
         "leftovers": [str(path.relative_to(root)) for path in root.rglob("*.tmp")],
     }
+
+
+def essence_of_model(root: Path) -> dict[str, Any]:
+    """Return everything a model holds, less the time of each step."""
+    found: dict[str, Any] = {}
+    for path in sorted((root / "model").rglob("[!.]*")):
+        name = str(path.relative_to(root))
+        if path.name == "stage.json":
+            found[name] = {**json.loads(path.read_text()), "created": None}
+        elif path.suffix == ".pt":
+            found[name] = checkpoint.digest(checkpoint.load(path))
+        elif path.is_file() and path.name not in _OWN_TIME:
+            found[name] = path.read_bytes()
+    leftovers = [str(path.relative_to(root)) for path in root.rglob("*.tmp")]
+    return found | {"bank": banked(root / "cache" / "bank"), "leftovers": leftovers}
 
 
 def banked(bank: Path) -> dict[str, dict[bytes, bytes]]:
