@@ -9,15 +9,18 @@ import pytest
 import torch
 
 from goal import checkpoint
+from goal.cli import main
 from goal.errors import GoalError
 from goal.integrity import verify
 from goal.manifest import MANIFEST
+from goal.model.folder import ModelFolder
 from goal.progress import Reporter
 from goal.report.compare import paper_tables
 from goal.report.page import render
 from goal.report.runs import load_run
 from goal.run import resume
 from goal.shelf import RECORD, Shelf
+from tests.model.digit_folders import write_digits
 
 FIXTURES = Path(__file__).parent / "fixtures" / "format-1"
 
@@ -57,6 +60,16 @@ def test_a_token_bank_is_read() -> None:
     assert verify(FIXTURES / "bank").problems == []
 
 
+def test_a_model_is_read_and_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = Path(shutil.copytree(FIXTURES / "model", tmp_path / "model"))
+    assert verify(model).problems == []
+    assert [known.name for known in ModelFolder(model).roster.classes()] == ["0", "1", "two"]
+    week = write_digits(tmp_path / "week", {0: range(2)})
+    with pytest.raises(SystemExit) as stop:
+        main(["predict", str(week), "--model", str(model)])
+    assert not stop.value.code, capsys.readouterr().err
+
+
 def newer(path: Path) -> None:
     content = json.loads(path.read_text())
     assert content["format"] == 1
@@ -74,6 +87,13 @@ def test_a_newer_run_asks_for_a_newer_goal(run: Path) -> None:
     with pytest.raises(GoalError, match=ADVICE):
         resume(run)
     assert "Update" in verify(run).problems[0]
+
+
+def test_a_newer_model_asks_for_a_newer_goal(tmp_path: Path) -> None:
+    model = Path(shutil.copytree(FIXTURES / "model", tmp_path / "model"))
+    newer(model / "stages" / "000" / "stage.json")
+    with pytest.raises(GoalError, match=ADVICE):
+        _ = ModelFolder(model).roster
 
 
 def test_a_newer_checkpoint_asks_for_a_newer_goal(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def test_an_interrupted_discovery_ends_like_an_undisturbed_one(work: Work, tmp_p
     work.set_up(tmp_path)
     struck = 0
     for number, site in enumerate(chosen_sites(work.writes, 7, seed=6)):
-        plan = Plan(("kill", "tear", "full")[number % 3], site=site, seed=number)  # type: ignore[arg-type]
+        plan = Plan(("kill", "tear", "full")[number % 3], site=site, seed=number)
         outcome = goal(tmp_path, *work.arguments(tmp_path), plan=plan)
         assert outcome.code in (0, 1, -9) and "Traceback" not in outcome.output, outcome.output
         assert outcome.code != 1 or "No space left" in outcome.output, outcome.output

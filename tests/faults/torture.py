@@ -158,30 +158,35 @@ def assert_explained(outcome: Outcome, why: str) -> None:
 def real_disks(torture: Torture, works: list[Work]) -> Iterator[None]:
     """Small and read-only file systems of the kernel's own, where mounting is permitted."""
     for work in works:
-        for kilobytes in (4, 40, 120, 400, 700, 900, 1200, 1600, 2200):
+        for kilobytes in (0, 4, 40, 120, 400, 700):
             root = torture.place()
-            if not mounted(root, f"size={kilobytes}k"):
+            disk = root / ("model" if work.name == "discover" else "out")
+            disk.mkdir()
+            if not mounted(disk, "size=1g"):
                 say("mounting is not permitted here: file systems left out")
                 return
             try:
                 with torture.expecting(f"{work.name} on {kilobytes} KB"):
-                    remount(root, "size=1g")
-                    work.set_up(root)
-                    used = sum(path.stat().st_blocks for path in root.rglob("*")) // 2
-                    remount(root, f"size={used + kilobytes}k")
-                    outcome = goal(root, *work.arguments(root))
-                    assert_explained(outcome, "No space left")
-                    assert_nothing_torn(root)
-                    torture.figures["full disks, real"] += outcome.code == 1
-                    remount(root, "size=1g,ro")
-                    outcome = goal(root, *work.arguments(root))
-                    assert_explained(outcome, "Read-only file system")
-                    torture.figures["read-only disks, real"] += outcome.code == 1
-                    remount(root, "size=1g,rw")
-                    finish(work, root)
+                    on_small_disk(torture, work, root, disk, kilobytes)
             finally:
-                subprocess.run(["umount", str(root)], check=True)
+                subprocess.run(["umount", str(disk)], check=True)
             yield
+
+
+def on_small_disk(torture: Torture, work: Work, root: Path, disk: Path, kilobytes: int) -> None:
+    work.set_up(root)
+    used = sum(path.stat().st_blocks for path in disk.rglob("*")) // 2
+    remount(disk, f"size={max(4, used + kilobytes)}k")
+    outcome = goal(root, *work.arguments(root))
+    assert_explained(outcome, "No space left")
+    assert_nothing_torn(root)
+    torture.figures["full disks, real"] += outcome.code == 1
+    remount(disk, "size=1g,ro")
+    outcome = goal(root, *work.arguments(root))
+    assert_explained(outcome, "Read-only file system")
+    torture.figures["read-only disks, real"] += outcome.code == 1
+    remount(disk, "size=1g,rw")
+    finish(work, root)
 
 
 def mounted(root: Path, options: str) -> bool:

@@ -82,7 +82,7 @@ def reporting(root: Path) -> Work:
     assert goal(source, *run_arguments(source)).code == 0
 
     def set_up(place: Path) -> None:
-        shutil.copytree(source / "out", place / "out")
+        shutil.copytree(source / "out", place / "out", dirs_exist_ok=True)
         shutil.copytree(source / "cache", place / "cache")
 
     (inner := root / "inner").mkdir()
@@ -104,7 +104,7 @@ def discovering(root: Path) -> Work:
     assert fitted.code == 0, fitted.output
 
     def set_up(place: Path) -> None:
-        shutil.copytree(source / "model", place / "model")
+        shutil.copytree(source / "model", place / "model", dirs_exist_ok=True)
         shutil.copytree(source / "cache", place / "cache")
 
     def arguments(place: Path) -> list[str]:

@@ -10,6 +10,9 @@ from goal.data.source import Source, locate
 from goal.errors import GoalError
 from goal.progress import Reporter
 
+_LONGEST = 200  # of a path in images.txt; file systems take a little more
+_DIGITS = 9
+
 SOURCE = Source(
     title="CUB-200-2011",
     folder="CUB_200_2011",
@@ -47,8 +50,10 @@ def _table(path: Path) -> dict[int, str]:
     table: dict[int, str] = {}
     for line in lines_of(path):
         key, _, value = line.partition(" ")
-        if not key.isdecimal() or not value:
-            raise GoalError(f"{path}: the line {line!r} should be a number, a blank and a value.")
+        if not key.isdecimal() or len(key) > _DIGITS or not value:
+            raise GoalError(
+                f"{path}: the line {line[:80]!r} should be a number, a blank and a value."
+            )
         if int(key) in table:
             raise GoalError(f"{path} lists the number {key} more than once.")
         table[int(key)] = value
@@ -64,7 +69,7 @@ def _numbers(path: Path, images: dict[int, str], allowed: range) -> dict[int, in
         odd = min(table.keys() ^ images.keys())
         raise GoalError(f"{path} and images.txt do not list the same images: see number {odd}.")
     for image, value in table.items():
-        if not value.isdecimal() or int(value) not in allowed:
+        if not value.isdecimal() or len(value) > _DIGITS or int(value) not in allowed:
             raise GoalError(
                 f"{path}: image {image} has the value {value!r}, "
                 f"expected {allowed[0]} to {allowed[-1]}."
@@ -75,8 +80,9 @@ def _numbers(path: Path, images: dict[int, str], allowed: range) -> dict[int, in
 def _images(folder: Path, paths: dict[int, str], label_of: dict[int, int]) -> FileImages:
     ids = sorted(paths)
     for name in paths.values():
-        if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
-            raise GoalError(f"{folder / 'images.txt'} lists {name!r}, which leads elsewhere.")
+        odd = "\0" in name or len(name) > _LONGEST
+        if odd or Path(name).is_absolute() or ".." in Path(name).parts:
+            raise GoalError(f"{folder / 'images.txt'} lists {name[:80]!r}, which leads elsewhere.")
     files = [folder / "images" / paths[number] for number in ids]
     absent = next((file for file in files if not file.is_file()), None)
     if absent is not None:
