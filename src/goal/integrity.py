@@ -36,7 +36,7 @@ def verify(folder: Path) -> Verdict:
     for about in sorted(folder.rglob("about.json")):
         problems += _shelf_damage(about.parent)
         checked += [path for path in sorted(about.parent.iterdir()) if path.is_file()]
-    for path in sorted(folder.rglob("base/*.pt")):
+    for path in sorted(path for path in folder.rglob("*.pt") if path.parent.name == "base"):
         problems += _checkpoint_damage(path)
         checked.append(path)
     for path in sorted(folder.rglob("judgement.json")):

@@ -238,8 +238,8 @@ def flipped_bytes(torture: Torture, works: list[Work], per_file: int) -> Iterato
                     problems = verify(path.parent if path.suffix in (".bin", ".pt") else root)
                     vouched = path.parent.name != "base"  # those vouch for their state alone
                     assert not vouched or any(path.parent.name in p for p in problems.problems)
+                    torture.figures["flips found"] += bool(problems.problems)
                 torture.figures["bytes flipped"] += 1
-                torture.figures["flips found"] += bool(problems.problems)
             path.write_bytes(content)
             yield
 
