@@ -66,7 +66,8 @@ def dangers(name: str, given: dict[str, ast.expr]) -> str | None:
         return "unsafe YAML"
     if name == "yaml.load" and ast.unparse(given.get("Loader", ast.Constant(0))) != "_Loader":
         return "yaml.load without our safe loader"
-    if tail == "from_pretrained" and not is_constant(given.get("trust_remote_code"), False):
+    automatic = tail == "from_pretrained" and ".Auto" in name  # only these look for foreign code
+    if automatic and not is_constant(given.get("trust_remote_code"), False):
         return "from_pretrained without trust_remote_code=False"
     if is_constant(given.get("shell"), True):
         return "a shell"

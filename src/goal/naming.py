@@ -50,7 +50,9 @@ class Clip:
             )
         try:
             with quiet_transformers():
-                config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+                config = transformers.AutoConfig.from_pretrained(
+                    folder, local_files_only=True, trust_remote_code=False
+                )
                 if config.model_type != "clip":
                     raise GoalError(
                         f"{folder} holds a model of type {config.model_type}, not clip. Names need "
