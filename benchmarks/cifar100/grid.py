@@ -1,5 +1,6 @@
 """Which experiments the benchmark consists of, and the settings of each."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,10 +44,16 @@ def _on(name: str, value: bool) -> str:
 
 
 TEN = ("protocol.stages=10",)
+# What GOAL's own start of new heads and weight of distillation give to Happy.
+FAIR = Row(
+    "happy with goal's start and distillation",
+    "happy",
+    ("method.head_init=novelty", "method.distillation_weight=10"),
+)
 BOUND = Row("goal-plus told the truth (a bound)", bound.NAME)
 
 PARTS: dict[str, tuple[Row, ...]] = {
-    "five-stages": (*(Row(name, name) for name in METHODS), BOUND),
+    "five-stages": (*(Row(name, name) for name in METHODS), FAIR, BOUND),
     "ten-stages": (
         *(Row(name, name, TEN) for name in ("goal-plus", "vb_cgcd", "dydm", "goal", "happy")),
         Row("metagcd", "metagcd", TEN),
@@ -96,4 +103,4 @@ def cell(part: str, row: Row, seed: int, out: Path, flags: dict[str, Any]) -> Ce
 
 def folder_of(out: Path, part: str, row: Row) -> Path:
     """Folder of a row's runs, one per seed in it."""
-    return out / part / row.name.replace(" ", "-").replace(",", "").replace("+", "plus")
+    return out / part / re.sub(r"[^\w.]+", "-", row.name.replace("+", "plus")).strip("-")
