@@ -21,13 +21,13 @@ from goal.errors import GoalError
 
 
 def demo(*, out: Path = Path("runs/demo"), seed: int = 0) -> None:
-    """Run GOAL on embedded digits: 4 labelled classes, then 3 stages of 2 new ones.
+    """Run GOAL and GOAL+ on embedded digits: 4 labelled classes, then 3 stages of 2 new ones.
 
-    Beside it runs the floor, k-means on the frozen backbone. Takes half a minute and ends with a
-    table and a report to open in a browser.
+    Beside them runs the floor, k-means on the frozen backbone. Takes half a minute and ends with
+    a table and a report to open in a browser.
 
     Args:
-        out: Folder for the two runs and the report.
+        out: Folder for the three runs and the report.
         seed: Training seed.
     """
     refuse_ranks("demo")
@@ -37,7 +37,7 @@ def demo(*, out: Path = Path("runs/demo"), seed: int = 0) -> None:
     from goal.run import start
 
     folders = []
-    for method in ("goal", "kmeans"):
+    for method in ("goal-plus", "goal", "kmeans"):
         console.print(f"[bold]{method}[/bold]: digits, seed {seed}")
         settings = assemble(None, "digits", method, {"seed": seed})
         folder = out / f"{method}-seed{seed}"
