@@ -108,8 +108,9 @@ def test_one_image_does_not_depend_on_another(name: str) -> None:
     for field in dataclasses.fields(Outputs):
         full, one, mixed = (getattr(o, field.name) for o in (whole, single, shuffled))
         if full is not None:
-            assert torch.allclose(full, one, atol=1e-5)
-            assert torch.allclose(full[order], mixed, atol=1e-5)
+            near = 1e-5 * max(1.0, float(full.abs().max()))  # log-densities go into the thousands
+            assert torch.allclose(full, one, atol=near)
+            assert torch.allclose(full[order], mixed, atol=near)
 
 
 @every_method
@@ -155,10 +156,10 @@ def test_only_tail_and_heads_train_and_each_gets_a_gradient(name: str) -> None:
                     into.add(key)
 
         method.fit_stage(stage, lambda run=trainer.run, see=look: run(see, Reporter()))  # type: ignore[misc]
-        method.end_stage(stage, rng)
         assert moved == trained
         for key, old in frozen.items():
             assert torch.equal(old, method.get_parameter(key)), key
+        method.end_stage(stage, rng)
 
 
 @every_method

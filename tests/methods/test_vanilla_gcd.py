@@ -10,7 +10,7 @@ from goal.losses.contrastive import info_nce, sup_con
 from goal.methods.base import Batch, LabelledBatch, infer_all
 from goal.methods.vanilla_gcd import VanillaGCD, VanillaGCDSettings
 from tests.contract.test_every_method import TEST, learn
-from tests.planted import CLASSES, SMALL, base_stage, next_stage, small_tail
+from tests.planted import CLASSES, SMALL, WIDTH, base_stage, next_stage, small_tail
 
 
 def make(**overrides: Any) -> VanillaGCD:
@@ -45,13 +45,14 @@ def test_both_contrasts_with_labels_and_the_unsupervised_one_without(share: floa
     assert terms["contrast"].item() == pytest.approx(contrast, rel=1e-5)
 
 
-def test_there_is_no_classifier_and_nothing_of_the_past() -> None:
+def test_there_is_no_classifier_and_of_the_past_only_centroids() -> None:
     method = make()
     learn(method, base_stage())
     outputs = infer_all(method, TEST)
     assert outputs.scores is None and outputs.embeddings is not None
     owners = {key.partition(".")[0] for key in method.state_dict()}
-    assert owners == {"tail", "projector", "seen", "seed"}
+    assert owners == {"tail", "projector", "seen", "seed", "centroids", "before"}
+    assert method.centroids.shape == (3, WIDTH) and len(method.before) == 0
     assert method.weights() is None and method.directions() is None
 
 
