@@ -32,8 +32,9 @@ same features, images, stages, epochs and seeds.
 All, Base, Novel, Seen and Unseen are averages over the stages after stage 0, in percent, mean and
 standard deviation over seeds. Base/Novel: base classes against everything found since.
 Seen/Unseen: classes known before a stage against its own. Forgetting is the largest drop of base
-accuracy (Happy's M_f). Minutes are wall time on a shared machine (stage 0 is trained once per
-family and seed, so the first method of a family pays for it); MB is the checkpoint.
+accuracy (Happy's M_f). Minutes are wall time on a busy machine, pauses included, so upper bounds
+(stage 0 is trained once per family and seed, and the first method of a family pays for it); MB is
+the checkpoint.
 
 ```console
 $ python -m benchmarks.cifar100 --data-root DATA --backbone RESNET50 --out DIR

@@ -80,6 +80,22 @@ def test_runs_that_differ_in_more_than_the_seed_are_not_averaged(tmp_path: Path)
     assert labels == ["goal (alpha=0.5), n=1", "goal (alpha=0.7), n=1"]
 
 
+def test_runs_older_than_a_setting_count_as_having_its_default(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", FIVE)
+    older = write_run(tmp_path / "b", FIVE, seed=1) / "settings.yaml"
+    text = older.read_text()
+    assert "  alpha: 0.7\n" in text
+    older.write_text(text.replace("  alpha: 0.7\n", ""))
+    assert [group.label for group in group_runs(find_runs([tmp_path]))] == ["goal, n=2"]
+    older.write_text(text + "younger: 1\n")  # a key of a later version
+    assert len(group_runs(find_runs([tmp_path]))) == 2
+
+
+def test_a_backbones_place_is_not_shown(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", FIVE, assignments=("backbone.name=/secret/place/resnet",))
+    assert all("/secret" not in table.note for table in paper_tables([tmp_path]))
+
+
 def test_sweep_table(tmp_path: Path) -> None:
     folders = []
     for value, shift in (("0.1", 0.0), ("0.9", 4.0)):

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from goal.config import identity_of
+from goal.config import compose, identity_of
 from goal.errors import GoalError
 from goal.integrity import blaming_damage
 from goal.report import published
@@ -94,8 +94,12 @@ def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
 
 
 def _settings_of(run: RunRecord) -> dict[str, Any]:
-    """Read as plain values: a run of another version may have other keys."""
-    identity = identity_of(yaml.safe_load(run.settings))
+    """Settings less the seed; keys that are younger than the run have their defaults."""
+    plain = yaml.safe_load(run.settings)
+    try:
+        identity = compose(plain).identity()
+    except GoalError:  # a run of another version, with keys of its own
+        identity = identity_of(plain)
     identity.pop("seed", None)
     return identity
 
@@ -229,8 +233,14 @@ def sweep_table(key: str, folders: Sequence[tuple[str, Path]]) -> TextTable:
     return TextTable(title, [key, *(name.capitalize() for name in keys)], rows, note)
 
 
+def _short(backbone: str) -> str:
+    """A hub id as it is; of a folder or file its name, for its place says nothing to others."""
+    path = Path(backbone)
+    return path.name if path.is_absolute() or backbone.startswith(".") else backbone
+
+
 def _note(groups: Sequence[Group]) -> str:
-    backbones = ", ".join(sorted({group.backbone for group in groups}))
+    backbones = ", ".join(sorted({_short(group.backbone) for group in groups}))
     return (
         f"Percent; mean ± standard deviation over n seeds. Backbone: {backbones}; paper rows: DINO "
         "ViT-B/16, with Old and New only in the convention they were printed in. Only All compares "
