@@ -1,0 +1,44 @@
+"""The CIFAR-100 benchmark: every experiment parses, and the page shows what was run."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.cifar100 import bound
+from benchmarks.cifar100.grid import PARTS, cells, folder_of
+from benchmarks.cifar100.page import write_page
+from goal.methods import METHODS
+from tests.report.runs import write_run
+
+FLAGS = {"data": {"root": "data"}, "backbone": {"name": "somewhere/resnet"}}
+
+
+@pytest.fixture(autouse=True)
+def _registry_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound is a method only while these tests run."""
+    monkeypatch.setitem(METHODS, bound.NAME, METHODS["goal-plus"])
+
+
+@pytest.mark.parametrize("part", sorted(PARTS))
+def test_every_experiment_has_settings_and_a_folder_of_its_own(part: str, tmp_path: Path) -> None:
+    todo = cells(part, [0, 1], tmp_path, FLAGS)
+    assert len({cell.folder for cell in todo}) == len(todo) == 2 * len(PARTS[part])
+    for cell in todo:
+        assert cell.settings.protocol.train_per_class == 125
+        assert cell.settings.backbone.neck == 512
+        assert cell.folder.is_relative_to(tmp_path / part)
+
+
+def test_the_page_shows_what_was_run_and_names_what_was_not(tmp_path: Path) -> None:
+    row = next(row for row in PARTS["five-stages"] if row.name == "happy")
+    folder = folder_of(tmp_path, "five-stages", row)
+    for seed, shift in ((0, 0.0), (1, 2.0)):
+        accuracy = [90.0, *(value + shift for value in (80.0, 70.0, 60.0, 50.0, 40.0))]
+        run = write_run(folder / f"seed-{seed}", accuracy, method="happy", seed=seed)
+        (run / "checkpoint.pt").write_bytes(b"0" * 1_500_000)
+    text = write_page(tmp_path, tmp_path / "page.md").read_text()
+    (line,) = (line for line in text.splitlines() if line.startswith("| happy |"))
+    cells_ = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells_[:5] == ["happy", "0,1", "90.0 ± 0.0", "61.0 ± 1.4", "71.0 ± 1.4"]
+    assert cells_[-3:] == ["69", "0.0", "1.5"]
+    assert "Not run yet:" in text and "metagcd" in text and "## Ten stages" not in text
