@@ -56,8 +56,11 @@ def step_ms(size: Size, points: list[Point], repeats: int, name: str) -> list[fl
         return [1e3 * s for s in interleaved(tasks, repeats).values()]
 
 
-def step_curves(size: Size, quick: bool, name: str = "goal") -> list[Curve]:
-    """Measure the step along each direction from a common centre."""
+def step_curves(size: Size, quick: bool, name: str = "happy") -> list[Curve]:
+    """Measure the step along each direction from a common centre.
+
+    By default Happy's, whose classes no simplex limits to the width of the embedding.
+    """
     repeats = 1 if quick else 5
     centre = Point(batch=4, known=8, side=size.image) if quick else Point(batch=64)
     batches = [2, 4] if quick else [32, 64, 128, 256]
