@@ -123,7 +123,7 @@ class Study:
             "",
             "## 4. Growth",
             "",
-            f"Our step (`goal`, {self.sizes[0].name} tokens, batch 64 and two banked views unless "
+            f"Our step (`happy`, {self.sizes[0].name} tokens, batch 64 and two banked views unless "
             "varied) and memory beside the page cache; fitted exponents.",
             "",
             *growth.table(curves),
