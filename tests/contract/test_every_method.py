@@ -108,7 +108,9 @@ def test_one_image_does_not_depend_on_another(name: str) -> None:
     for field in dataclasses.fields(Outputs):
         full, one, mixed = (getattr(o, field.name) for o in (whole, single, shuffled))
         if full is not None:
-            near = 1e-5 * max(1.0, float(full.abs().max()))  # log-densities go into the thousands
+            near = 1e-5
+            if field.name == "scores":  # log-densities go into the thousands
+                near *= max(1.0, float(full.abs().max()))
             assert torch.allclose(full, one, atol=near)
             assert torch.allclose(full[order], mixed, atol=near)
 
@@ -160,6 +162,9 @@ def test_only_tail_and_heads_train_and_each_gets_a_gradient(name: str) -> None:
         for key, old in frozen.items():
             assert torch.equal(old, method.get_parameter(key)), key
         method.end_stage(stage, rng)
+        for key, old in frozen.items():
+            if not key.startswith("anchor."):  # DYDM's copy of the tail, taken as stage 0 ends
+                assert torch.equal(old, method.get_parameter(key)), key
 
 
 @every_method
