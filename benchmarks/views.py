@@ -1,109 +1,109 @@
 """How many banked views are enough, and what the bank's precision costs in accuracy.
 
-    python -m benchmarks.views [--seeds 0,1,2] [--recipe FILE --data-root FOLDER --backbone NAME]
+    python -m benchmarks.views --out DIR [--data-root DATA --backbone RESNET50]
 
-Without a recipe: digits, which takes minutes. With one, any dataset, such as the reduced CIFAR-100.
-Writes VIEWS.md.
+Runs GOAL on digits, and on a small part of real CIFAR-100 where its folder and a backbone are
+given; then writes VIEWS.md. Run again, it goes on where it stopped.
 """
 
-import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import cyclopts
-from rich.console import Console
+from cyclopts import App
 
 from benchmarks.speed.timing import machine
-from goal.cli.common import integers
-from goal.config import Settings, assemble
+from goal.bench import Cell, run_cells
+from goal.cli.common import console, errors, flags, integers, reporter
+from goal.config import assemble
 from goal.files import write_text
-from goal.run import start
+from goal.report.compare import spread
+from goal.report.runs import load_run
 
 VIEWS: tuple[int | str, ...] = (1, 2, 4, 8, "fresh")
-PRECISIONS = ("float32", "float16", "int8")
-_USUAL_VIEWS, _USUAL_PRECISION = 4, "float16"
-console = Console()
+PRECISIONS = ("float32", "int8")  # beside float16, the default
+BANKS: dict[str, dict[str, Any]] = {
+    **{f"{views} views" if views != 1 else "1 view": {"views": views} for views in VIEWS},
+    **{f"4 views in {dtype}": {"views": 4, "dtype": dtype} for dtype in PRECISIONS},
+}
+STUDIES = {"digits": "digits/goal", "cifar100": str(Path(__file__).parent / "views.yaml")}
+COLUMNS = ("All", "Base", "Novel")
+HEAD = """# Views and precision of the bank
+
+Made by `python -m benchmarks.views --out DIR --data-root DATA --backbone RESNET50`; do not edit.
+
+Every row is the same experiment with another bank: so many augmented views per image are computed
+once and drawn from at every step; `fresh` crops anew at every step and runs the whole backbone, as
+a script without a bank does. Percent, average over the stages after stage 0, mean and standard
+deviation over seeds; views are banked in float16 unless the row says otherwise.
+"""
+app = App(help=__doc__)
 
 
-def accuracies(settings: Settings, folder: Path) -> dict[str, float]:
-    """Run once; return the averages over stages after stage 0."""
-    average: dict[str, float] = start(settings, folder)["average"]
-    return {key: average[key] for key in ("all", "base", "novel")}
+def cells(study: str, seeds: Sequence[int], out: Path, given: dict[str, Any]) -> list[Cell]:
+    """Return the experiments of a study."""
+    found = []
+    for name, bank in BANKS.items():
+        for seed in seeds:
+            settings = assemble(STUDIES[study], None, None, {**given, "bank": bank, "seed": seed})
+            folder = out / study / name.replace(" ", "-") / f"seed-{seed}"
+            found.append(Cell(f"{study}: {name}, seed {seed}", settings, folder))
+    return found
 
 
-def row(label: str, found: list[dict[str, float]]) -> str:
-    """Mean and standard deviation over seeds as Markdown."""
-    cells = []
-    for key in ("all", "base", "novel"):
-        values = [one[key] for one in found]
-        spread = statistics.stdev(values) if len(values) > 1 else 0.0
-        cells.append(f"{statistics.mean(values):.1f} ± {spread:.1f}")
-    return f"| {label} | {' | '.join(cells)} |"
+def section(study: str, out: Path) -> list[str]:
+    """Return the table of a study's finished runs; nothing if there are none."""
+    lines = []
+    backbone = ""
+    for name in BANKS:
+        folders = sorted((out / study / name.replace(" ", "-")).glob("seed-*"))
+        runs = [load_run(folder) for folder in folders if (folder / "summary.json").exists()]
+        if not runs:
+            continue
+        backbone = Path(str(runs[0].summary["backbone"])).name
+        averages = [spread([run.summary["average"][key.lower()] for run in runs]) for key in COLUMNS]
+        lines.append(f"| {name} | {len(runs)} | {' | '.join(averages)} |")
+    if not lines:
+        return []
+    heading = f"| bank | seeds | {' | '.join(COLUMNS)} |"
+    return [f"## {study}, {backbone}", "", heading, "|---|---:|---:|---:|---:|", *lines, ""]
 
 
-def main(
+@app.default
+def run(
     *,
-    seeds: str = "0,1,2",
-    method: str = "goal",
-    recipe: str | None = None,
+    out: Path,
     data_root: Path | None = None,
     backbone: str | None = None,
-    views: str = ",".join(map(str, VIEWS)),
-    precisions: str = ",".join(PRECISIONS),
-    out: Path = Path("benchmarks/VIEWS.md"),
+    studies: str | None = None,
+    seeds: str = "0,1,2",
+    page: Path = Path(__file__).parent / "VIEWS.md",
 ) -> None:
-    """Run the method with different banks and write a table.
+    """Run what is not finished yet, then write the page.
 
     Args:
+        out: Folder for all runs.
+        data_root: Folder that holds cifar-100-python.
+        backbone: A ResNet-50 as a transformers folder or hub id.
+        studies: digits, cifar100, or both; by default both if there is a backbone.
         seeds: Seeds, separated by commas.
-        method: Method to run.
-        recipe: Recipe or settings file; by default the shipped one for digits.
-        data_root: Folder of the dataset, if it is not embedded.
-        backbone: Backbone, if not the recipe's.
-        views: Numbers of banked views, or fresh.
-        precisions: Number formats of the bank, at four views.
-        out: File to write.
+        page: Where the tables go.
     """
-    flags: dict[str, Any] = {}
-    if data_root is not None:
-        flags["data"] = {"root": str(data_root)}
-    if backbone is not None:
-        flags["backbone"] = {"name": backbone}
-    counts = [int(text) if text.isdigit() else text for text in views.split(",")]
-    banks = [(f"{count} views", {"views": count, "dtype": _USUAL_PRECISION}) for count in counts]
-    banks += [
-        (f"{_USUAL_VIEWS} views, {dtype}", {"views": _USUAL_VIEWS, "dtype": dtype})
-        for dtype in precisions.split(",")
-        if dtype
-    ]
-    lines = ["| bank | All | Base | Novel |", "|---|---:|---:|---:|"]
-    with TemporaryDirectory() as folder:
-        for number, (label, bank) in enumerate(banks):
-            found = []
-            for seed in integers(seeds):
-                layer = {**flags, "bank": {**bank, "folder": f"{folder}/cache"}, "seed": seed}
-                dataset = None if recipe else "digits"
-                settings = assemble(recipe, dataset, method, layer)
-                found.append(accuracies(settings, Path(folder) / f"{number}-{seed}"))
-            lines.append(row(label, found))
-            console.print(lines[-1], markup=False, soft_wrap=True)
-    command = " ".join(["python -m benchmarks.views", *sys.argv[1:]])
-    head = [
-        "# Views and precision of the bank",
-        "",
-        f"`{command}`",
-        "",
-        f"Percent, average over the stages after stage 0, mean and standard deviation over seeds "
-        f"{seeds}. Method: {method}. Dataset: {settings.data.name}. Backbone: "
-        f"{settings.backbone.name}.",
-        "",
-        *machine(),
-        "",
-    ]
-    write_text(out, "\n".join([*head, *lines]) + "\n")
+    chosen = studies.split(",") if studies else ["digits"] + ["cifar100"] * (backbone is not None)
+    todo = []
+    for study in chosen:
+        given = flags(backbone, data_root) if study == "cifar100" else {}
+        todo += cells(study, integers(seeds), out, given)
+    failures = run_cells(todo, "local", reporter())
+    tables = [line for study in STUDIES for line in section(study, out)]
+    write_text(page, "\n".join([HEAD, *tables, *machine()]) + "\n")
+    console.print(f"Page: {page}", soft_wrap=True)
+    for failure in failures:
+        errors.print(f"{failure.title}: {failure.reason}", style="red", markup=False)
+    if failures:
+        sys.exit(1)
 
 
 if __name__ == "__main__":
-    cyclopts.run(main)
+    app()
