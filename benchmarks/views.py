@@ -62,7 +62,9 @@ def section(study: str, out: Path) -> list[str]:
         if not runs:
             continue
         backbone = Path(str(runs[0].summary["backbone"])).name
-        averages = [spread([run.summary["average"][key.lower()] for run in runs]) for key in COLUMNS]
+        averages = [
+            spread([run.summary["average"][key.lower()] for run in runs]) for key in COLUMNS
+        ]
         lines.append(f"| {name} | {len(runs)} | {' | '.join(averages)} |")
     if not lines:
         return []

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from cyclopts import App
 
-from benchmarks.cifar100 import bound
 from benchmarks.cifar100.grid import PARTS, cells
 from benchmarks.cifar100.page import write_page
+from benchmarks.cifar100.references import REFERENCES, run_reference
 from goal.bench import run_cells
 from goal.cli.common import console, errors, integers, reporter
 
@@ -46,10 +46,10 @@ def run(
     todo = [
         cell for part in parts.split(",") for cell in cells(part, integers(seeds), out, flags, rows)
     ]
-    told = [cell for cell in todo if cell.settings.method.name == bound.NAME]
-    failures = run_cells([cell for cell in todo if cell not in told], "local", reporter())
-    for cell in told:
-        bound.run_bound(cell, reporter())
+    references = [cell for cell in todo if cell.settings.method.name in REFERENCES]
+    failures = run_cells([cell for cell in todo if cell not in references], "local", reporter())
+    for cell in references:
+        run_reference(cell, reporter())
     console.print(f"Page: {write_page(out, page)}", soft_wrap=True)
     for failure in failures:
         errors.print(f"{failure.title}: {failure.reason}", style="red", markup=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cifar100 import bound
+from benchmarks.cifar100 import references
 from goal.bench import Cell
 from goal.config import compose, parse_assignments, read_settings
 from goal.methods import METHODS
@@ -55,10 +55,21 @@ COUNTED = Row(
     "goal-plus",
     ("protocol.estimate_new=true", "method.num_vertices=128"),
 )
-BOUND = Row("goal-plus told the truth (a bound)", bound.NAME)
+BOUND = Row("goal-plus told the truth (a bound)", "goal-plus-told")
+FIRST = Row("where goal-plus began", "goal-plus-first", references.FIRST)
+FIRST_BOUND = Row(
+    "where goal-plus began told the truth (a bound)", "goal-plus-first-told", references.FIRST
+)
 
 PARTS: dict[str, tuple[Row, ...]] = {
-    "five-stages": (*(Row(name, name) for name in METHODS), FAIR, COUNTED, BOUND),
+    "five-stages": (
+        *(Row(name, name) for name in METHODS),
+        FAIR,
+        COUNTED,
+        BOUND,
+        FIRST,
+        FIRST_BOUND,
+    ),
     "ten-stages": (
         *(Row(name, name, TEN) for name in ("goal-plus", "vb_cgcd", "dydm", "goal", "happy")),
         Row("metagcd", "metagcd", TEN),
@@ -92,7 +103,7 @@ def cells(
 
 def cell(part: str, row: Row, seed: int, out: Path, flags: dict[str, Any]) -> Cell:
     """Compose one experiment."""
-    bound.register()
+    references.register()
     fields = METHODS[row.method].method.Settings.model_fields
     sizes = {key: value for key, value in SIZES.items() if key in fields}
     own = {"name": row.method, **sizes, **OWN.get(row.method, {})}

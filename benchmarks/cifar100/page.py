@@ -1,8 +1,9 @@
 """REPRODUCTION.md: every row of the benchmark beside its published figure, from run folders."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 from benchmarks.cifar100.grid import PARTS, Row, folder_of
 from goal.errors import GoalError
@@ -32,9 +33,10 @@ same features, images, stages, epochs and seeds.
 All, Base, Novel, Seen and Unseen are averages over the stages after stage 0, in percent, mean and
 standard deviation over seeds. Base/Novel: base classes against everything found since.
 Seen/Unseen: classes known before a stage against its own. Forgetting is the largest drop of base
-accuracy (Happy's M_f). Minutes are wall time on a busy machine, pauses included, so upper bounds
-(stage 0 is trained once per family and seed, and the first method of a family pays for it); MB is
-the checkpoint.
+accuracy (Happy's M_f). Minutes are wall time on one core of a busy machine, pauses included, so
+upper bounds (stage 0 is trained once per family and seed, and the first method of a family pays for
+it). MB kept is the checkpoint; MB at most the largest resident memory, of which about 0.5 GB are
+Python's libraries and much of the rest is the mapped bank (– where the run did not record it).
 
 ```console
 $ python -m benchmarks.cifar100 --data-root DATA --backbone RESNET50 --out DIR
@@ -43,7 +45,17 @@ $ python -m benchmarks.cifar100 --data-root DATA --backbone RESNET50 --out DIR
 Run again, it goes on where it stopped.
 """
 COLUMNS = ("All", "Base", "Novel", "Seen", "Unseen")
-HEADINGS = ["row", "seeds", "S0", *COLUMNS, "forgetting", "published All", "minutes", "MB"]
+HEADINGS = [
+    "row",
+    "seeds",
+    "S0",
+    *COLUMNS,
+    "forgetting",
+    "published All",
+    "minutes",
+    "MB kept",
+    "MB at most",
+]
 
 
 def write_page(out: Path, page: Path) -> Path:
@@ -99,8 +111,15 @@ def line(row: Row, runs: Sequence[RunRecord]) -> str:
             "–" if paper is None else f"{paper.average['all']:g}",
             f"{mean(summary['wall_seconds'] for summary in summaries) / 60:.1f}",
             f"{mean(checkpoint_size(run) for run in runs) / 1e6:.1f}",
+            peak(summaries),
         ]
     )
+
+
+def peak(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """Largest resident memory, where it was recorded."""
+    found = [one["peak_memory_mb"] for one in summaries if one.get("peak_memory_mb") is not None]
+    return f"{max(found):.0f}" if found else "–"
 
 
 def checkpoint_size(run: RunRecord) -> int:

@@ -1,8 +1,8 @@
-"""What a process holds while it works: a folder, a number of CPU threads, and a clock."""
+"""What a process holds while it works: a folder, CPU threads, memory, and a clock."""
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -49,6 +49,22 @@ def cpu_threads(count: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def forget_peak_memory() -> None:
+    """Let the peak begin anew, where the system can (Linux)."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_memory() -> float | None:
+    """Largest resident memory since the peak was forgotten, in MB; None where nothing tells it."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return None
+    kilobytes = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
+    return round(int(kilobytes[0]) / 1e3, 1) if kilobytes else None
 
 
 class Pause:

@@ -35,7 +35,7 @@ from goal.methods import METHODS
 from goal.methods.base import LabelledStage, Method, Stage, restore
 from goal.metrics import StageScore, summarise
 from goal.necks import fit_neck
-from goal.process import cpu_threads, sole_user
+from goal.process import cpu_threads, forget_peak_memory, peak_memory, sole_user
 from goal.progress import Reporter, last_accuracies
 from goal.protocol import ProtocolSettings, build_stages, class_order, targets
 from goal.protocol import Stage as StageIds
@@ -118,6 +118,7 @@ class Run:
             if self.writes and (sealed is None or finished.name not in sealed):
                 self._seal(*_FINAL)  # killed in its last moment
             return by_first(lambda: files.read_json(finished))
+        forget_peak_memory()
         self._prepare()
         # Written only now: settings that cannot even start must not claim the folder.
         if self.writes:
@@ -318,6 +319,7 @@ class Run:
             "history": json.dumps(self.history),
             "seconds": self._seconds(),
             "stage_seconds": self._stage_seconds,
+            "peak_memory_mb": peak_memory(),
         }
         checkpoint.save(self.folder / "checkpoint.pt", state)
         self._saved = time.monotonic()
@@ -374,6 +376,7 @@ class Run:
             **summarise(scores),
             "wall_seconds": round(self._seconds(), 1),
             "stage_seconds": self._stage_seconds,
+            "peak_memory_mb": peak_memory(),
             "ranks": ranks().count,
             "settings_hash": self.settings.hash(),
             "versions": {"goal": __version__, "python": platform.python_version()}

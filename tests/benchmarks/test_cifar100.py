@@ -3,11 +3,16 @@
 from pathlib import Path
 
 import pytest
+import torch
+import torch.nn.functional as F
 
-from benchmarks.cifar100 import bound
 from benchmarks.cifar100.grid import PARTS, cells, folder_of
 from benchmarks.cifar100.page import write_page
-from goal.methods import METHODS
+from benchmarks.cifar100.references import REFERENCES, First, FirstTold, Told
+from goal.methods import METHODS, MethodSpec
+from goal.methods.base import infer_all
+from tests.contract.test_every_method import TEST, learn
+from tests.planted import base_stage, next_stage, small_method
 from tests.report.runs import write_run
 
 FLAGS = {"data": {"root": "data"}, "backbone": {"name": "somewhere/resnet"}}
@@ -15,8 +20,9 @@ FLAGS = {"data": {"root": "data"}, "backbone": {"name": "somewhere/resnet"}}
 
 @pytest.fixture(autouse=True)
 def _registry_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound is a method only while these tests run."""
-    monkeypatch.setitem(METHODS, bound.NAME, METHODS["goal-plus"])
+    """The references are methods only while these tests run."""
+    for name in REFERENCES:
+        monkeypatch.setitem(METHODS, name, METHODS["goal-plus"])
 
 
 @pytest.mark.parametrize("part", sorted(PARTS))
@@ -40,5 +46,27 @@ def test_the_page_shows_what_was_run_and_names_what_was_not(tmp_path: Path) -> N
     (line,) = (line for line in text.splitlines() if line.startswith("| happy |"))
     cells_ = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells_[:5] == ["happy", "0,1", "90.0 ± 0.0", "61.0 ± 1.4", "71.0 ± 1.4"]
-    assert cells_[-3:] == ["69", "0.0", "1.5"]
+    assert cells_[-4:] == ["69", "0.0", "1.5", "–"]
     assert "Not run yet:" in text and "metagcd" in text and "## Ten stages" not in text
+
+
+def test_where_goal_plus_began_decides_by_the_nearest_mean_of_one_space(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(METHODS, "goal-plus-first", MethodSpec(First, ""))
+    spaces = ("discovery_dimensions", "pretrained_dimensions", "aligned_dimensions")
+    sizes: dict[str, object] = dict.fromkeys(spaces, 8)
+    method = small_method("goal-plus-first", shape=0.0, parts=2, **sizes)
+    assert isinstance(method, First)
+    learn(method, base_stage(epochs=5))
+    learn(method, next_stage())
+    with torch.no_grad():
+        feature = torch.cat(
+            [
+                F.normalize(method.tail(TEST.clean(one)), dim=1)
+                for one in torch.arange(len(TEST)).split(64)
+            ]
+        )
+    nearest = torch.cdist(method.aligned(feature), method.known).argmin(dim=1)
+    assert torch.equal(method.predict(infer_all(method, TEST)), nearest)
+    assert issubclass(FirstTold, Told)

@@ -156,7 +156,7 @@ def essence_of_run(root: Path) -> dict[str, Any]:
     }
     summary = json.loads((out / "summary.json").read_text())
     state = checkpoint.load(out / "checkpoint.pt")
-    for key in ("wall_seconds", "stage_seconds", "seconds"):
+    for key in ("wall_seconds", "stage_seconds", "seconds", "peak_memory_mb"):
         summary.pop(key, None)
         state.pop(key, None)
     bases = [checkpoint.load(path) for path in sorted((root / "cache" / "base").glob("*.pt"))]

@@ -46,6 +46,7 @@ class _Summary(_Table):
     forgetting: dict[str, float | None]
     discovery: dict[str, float | None]
     wall_seconds: float
+    peak_memory_mb: float | None = None
     versions: dict[str, str]
 
 

@@ -1,0 +1,97 @@
+"""What GOAL+ is measured against besides methods: its bound, and where it began.
+
+The bound is its memory told the true classes of the new images: what discovery loses is the
+distance between the two; what the memory itself loses is the rest. Where it began is a simpler
+memory and discovery, with a bound of its own. None of them is a method of the zoo.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from goal.bench import Cell
+from goal.methods import METHODS, MethodSpec
+from goal.methods.base import LabelledStage, Outputs, Stage, infer_all
+from goal.methods.goal_plus import GoalPlus
+from goal.progress import Reporter
+from goal.protocol import Stage as StageIds
+from goal.run import Run
+
+
+@dataclass(frozen=True)
+class ToldStage(Stage):
+    """An unlabelled stage with its answers."""
+
+    truth: Tensor
+
+
+class Told(GoalPlus):
+    """GOAL+ that is told which image shows which new class."""
+
+    def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
+        """Remember the stage's classes by their true images."""
+        if isinstance(stage, LabelledStage):
+            super().end_stage(stage, rng)
+            return
+        assert isinstance(stage, ToldStage)
+        outputs = infer_all(self, stage.tokens)
+        shares = F.one_hot(stage.truth, stage.num_seen)[:, stage.num_known :].double()
+        self.learn_classes(outputs, shares)
+        assert outputs.embeddings is not None
+        self.claim_new(outputs.embeddings, shares.argmax(dim=1), stage)
+
+
+class First(GoalPlus):
+    """One space of the aligned feature to look and decide in: where GOAL+ began.
+
+    With the settings of `FIRST` it splits the distance to the nearest known mean in two, clusters
+    the far part, refines by EM, and decides by the nearest mean.
+    """
+
+    def _pair(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
+        _, aligned = super()._pair(outputs)
+        return aligned, aligned
+
+
+class FirstTold(First, Told):
+    """The same memory, told the truth."""
+
+
+FIRST = (
+    "method.discovery_dimensions=256",
+    "method.pretrained_dimensions=256",
+    "method.aligned_dimensions=256",
+    "method.shape=0",
+    "method.parts=2",
+)
+REFERENCES: dict[str, tuple[type[GoalPlus], str]] = {
+    "goal-plus-told": (Told, "GOAL+ told the true classes: a bound, not a method"),
+    "goal-plus-first": (First, "Where GOAL+ began"),
+    "goal-plus-first-told": (FirstTold, "Where GOAL+ began, told the true classes: a bound"),
+}
+
+
+class ToldRun(Run):
+    """A run that gives its answers away to those that ask."""
+
+    def _stage(self, ids: StageIds) -> Stage:
+        stage = super()._stage(ids)
+        if isinstance(stage, LabelledStage) or not isinstance(self.method, Told):
+            return stage
+        truth = torch.from_numpy(self.train_targets[ids.train_ids])
+        return ToldStage(**vars(stage), truth=truth)
+
+
+def register() -> None:
+    """Make them methods for this process."""
+    for name, (method, summary) in REFERENCES.items():
+        METHODS[name] = MethodSpec(method, summary)
+
+
+def run_reference(cell: Cell, reporter: Reporter) -> None:
+    """Run the experiment of one of them, unless it is finished."""
+    cell.folder.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(cell.settings.threads or torch.get_num_threads())
+    ToldRun(cell.settings, cell.folder, reporter, torch.device("cpu")).execute()
