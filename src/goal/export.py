@@ -1,19 +1,18 @@
-"""A method with its trunk as one ONNX graph: pixels in, class scores out.
+"""A method with its trunk as one ONNX graph: images in, class scores out.
 
-The graph takes uint8 pixels of images that are already resized and cut to size: a batch has one
-shape, while files have many, and Pillow rounds to whole pixel values between its two passes of
-resampling, which ONNX's Resize does not. Normalisation, trunk, tail and classifier are inside. Its
-metadata says how to cut images and what the classes are called.
+Resizing, cutting, normalisation, trunk, tail and classifier are inside; who uses the graph decodes
+a file to RGB, and that is all.
 """
 
 import json
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.export import Dim
 
 from goal import __version__
 from goal.backbone import Trunk
@@ -21,25 +20,24 @@ from goal.data.transforms import TransformSettings
 from goal.errors import GoalError
 from goal.files import replacing
 from goal.methods.base import Method
+from goal.resampling import CentreCut
 
-Layout = Literal["NHWC", "NCHW"]
 _LARGEST_BATCH = 1024  # some methods go through larger ones in pieces, which one graph cannot
 
 
 class _Graph(nn.Module):
-    """From uint8 pixels to class scores."""
+    """From images as they are decoded to class scores."""
 
-    def __init__(self, trunk: Trunk, method: Method, layout: Layout) -> None:
+    def __init__(self, trunk: Trunk, method: Method, transform: TransformSettings) -> None:
         super().__init__()
+        self.cut = CentreCut(transform)
         self.trunk = trunk
         self.method = method
-        self.layout = layout
 
-    def forward(self, pixels: Tensor) -> Tensor:
+    def forward(self, pixels_BHW3: Tensor) -> Tensor:
         """Score images, (B, K)."""
-        if self.layout == "NHWC":
-            pixels = pixels.permute(0, 3, 1, 2)
-        return self.method.class_scores(self.method.infer(self.trunk(pixels)))
+        outputs = self.method.infer(self.trunk(self.cut(pixels_BHW3)))
+        return self.method.class_scores(outputs)
 
 
 def export_onnx(
@@ -48,14 +46,11 @@ def export_onnx(
     class_names: Sequence[str],
     transform: TransformSettings,
     path: Path,
-    layout: Layout = "NHWC",
 ) -> None:
     """Write a model as an ONNX file for batches of 1 to 1024 images.
 
-    Input ``pixels``: uint8, (B, S, S, 3) or (B, 3, S, S) by `layout`. Output ``scores``: (B, K);
-    the highest is the class. Metadata: ``class_names`` (a JSON list), ``image_size``, ``resize``
-    and ``resample`` (shorter side first resized to `resize`, then the centre cut out), ``layout``
-    and ``goal_version``.
+    Input ``pixels``: uint8, (B, H, W, 3), RGB, of any size, one size per batch. Output ``scores``:
+    (B, K); the highest is the class. Metadata: ``class_names`` (a JSON list) and ``goal_version``.
 
     Args:
         trunk: The frozen trunk.
@@ -63,31 +58,21 @@ def export_onnx(
         class_names: One name per class.
         transform: How images are cut to size.
         path: File to write.
-        layout: Order of the input's axes.
 
     Raises:
         GoalError: If a package is missing, or the names do not fit.
     """
     _require_packages()
-    size = transform.image_size
-    shape = (2, size, size, 3) if layout == "NHWC" else (2, 3, size, size)
-    example = torch.zeros(shape, dtype=torch.uint8)
     device = next(method.parameters()).device
-    trunk, method = trunk.cpu().eval(), method.cpu().eval()
+    graph = _Graph(trunk.cpu(), method.cpu(), transform).eval()
+    shorter = transform.resize + 3
+    example = torch.zeros(2, shorter, shorter + 2, 3, dtype=torch.uint8)
     with torch.no_grad():
-        outputs = method.infer(trunk(torch.zeros(2, 3, size, size, dtype=torch.uint8)))
-        count = method.class_scores(outputs).shape[1]
+        count = graph(example).shape[1]
     if len(class_names) != count:
         raise GoalError(f"{len(class_names)} class names for {count} classes: give one each.")
-    metadata = {
-        "class_names": json.dumps(list(class_names)),
-        "image_size": str(size),
-        "resize": str(transform.resize),
-        "resample": "bicubic",
-        "layout": layout,
-        "goal_version": __version__,
-    }
-    _write(_Graph(trunk, method, layout), example, metadata, path)
+    metadata = {"class_names": json.dumps(list(class_names)), "goal_version": __version__}
+    _write(graph, example, metadata, path)
     trunk.to(device)
     method.to(device)
 
@@ -102,12 +87,13 @@ def _require_packages() -> None:
 
 
 def _write(graph: nn.Module, example: Tensor, metadata: dict[str, str], path: Path) -> None:
+    batch = Dim("batch", min=1, max=_LARGEST_BATCH)
     program: Any = torch.onnx.export(
-        graph.eval(),
+        graph,
         (example,),
         input_names=["pixels"],
         output_names=["scores"],
-        dynamic_shapes={"pixels": {0: torch.export.Dim("batch", min=1, max=_LARGEST_BATCH)}},
+        dynamic_shapes={"pixels_BHW3": {0: batch, 1: Dim("height"), 2: Dim("width")}},
         dynamo=True,
         verbose=False,
     )

@@ -12,9 +12,9 @@ import pytest
 
 from goal.data.base import DataSettings
 from goal.data.decoding import decode
-from goal.data.transforms import TransformSettings, clean
 from tests.cli.test_commands import run
 from tests.model.digit_folders import write_digits
+from tests.tiny_clip import write_clip
 
 QUICK = ["--set", "training.base_epochs=5", "training.stage_epochs=5", "bank.views=2"]
 BASE = dict.fromkeys(range(4), range(40))
@@ -32,10 +32,9 @@ def assert_same_classes(path: Path, rows: list[dict[str, str]], merged: list[str
     onnxruntime: Any = pytest.importorskip("onnxruntime")
     session = onnxruntime.InferenceSession(path)
     facts = session.get_modelmeta().custom_metadata_map
-    transform = TransformSettings(image_size=16, resize=18, flip=False)
-    crops = [clean(decode(Path(row["file"])), transform).transpose(1, 2, 0) for row in rows]
-    (scores,) = session.run(None, {"pixels": np.stack(crops)})
-    names = np.array(json.loads(facts["class_names"]))[scores.argmax(axis=1)]
+    images = [np.asarray(decode(Path(row["file"]))) for row in rows]
+    scores = [session.run(None, {"pixels": image[None]})[0][0] for image in images]
+    names = np.array(json.loads(facts["class_names"]))[np.argmax(scores, axis=1)]
     expected = [row["class"] for row in rows]
     found = [merged[0] if name in merged else name for name in names.tolist()]
     assert np.mean(np.array(found) == expected) > 0.97  # the bank rounds to 16 bits
@@ -90,6 +89,13 @@ def test_weeks_of_folders(
     assert_same_classes(tmp_path / "m.onnx", rows_of(tmp_path / "preds.csv"), fresh)
     code, _, err = run(capsys, "suggest-names", "--names", "x", "--clip", "none", *model)
     assert code == 1 and "Cannot read the candidate names" in err
+    (tmp_path / "names.txt").write_text("red\ngreen\nblue\n")
+    (tmp_path / "clip").mkdir()
+    candidates = ["--names", "names.txt", "--clip", str(write_clip(tmp_path / "clip"))]
+    code, out, _ = run(capsys, "suggest-names", *candidates, *model)
+    lines = [line for line in out.splitlines() if fresh[0] in line]
+    assert code == 0 and "goal rename" in out and len(lines) == 1
+    assert all(colour in lines[0] for colour in ("red (", "green (", "blue ("))
     code, out, _ = run(capsys, "undo", *model)
     assert code == 0 and f"the model knows {4 + len(found)} classes" in out
     code, out, _ = run(capsys, "classes", *model)

@@ -228,11 +228,11 @@ def extend_vertices(
 
 
 def export(*, model: ModelPath, onnx: Annotated[Path, Parameter(help="File to write.")]) -> None:
-    """Write the model as one ONNX graph: pixels in, class scores out.
+    """Write the model as one ONNX graph: whole images in, class scores out.
 
     Args:
         model: The model folder.
-        onnx: File to write; its metadata tells how to cut images and what the classes are called.
+        onnx: File to write; its metadata has the names of the classes.
     """
     opened = _open(model)
     opened.store.require()
