@@ -42,6 +42,10 @@ def verify(folder: Path) -> Verdict:
     for path in sorted(folder.rglob("judgement.json")):
         problems += _judgement_damage(path)
         checked.append(path)
+    for path in sorted(folder.rglob("report.html")):
+        if path not in checked + unlisted and _is_model(path.parent):
+            problems += _page_damage(path)
+            checked.append(path)
     if not checked and not problems:
         raise GoalError(f"{folder} holds no run, model or token bank that could be verified.")
     size = sum(path.stat().st_size for path in checked if path.exists())
@@ -141,6 +145,17 @@ def _judgement_damage(path: Path) -> list[str]:
     if own == expected and path.read_text("utf-8") == written:
         return []
     return [f"{path} has changed since it was written. Restore it from a copy of the model."]
+
+
+def _is_model(folder: Path) -> bool:
+    return any(folder.glob("stages/*/stage.json"))
+
+
+def _page_damage(path: Path) -> list[str]:
+    """Compare a model's page with the checksum in its last line."""
+    if manifest.signature_holds(path.read_bytes()):
+        return []
+    return [f"{path} has changed since it was written. `goal show` writes it anew."]
 
 
 def _shelf_damage(folder: Path) -> list[str]:

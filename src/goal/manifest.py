@@ -1,7 +1,8 @@
 """The manifest of a folder: what files it holds, how large they are, and their checksums.
 
 ``manifest.json`` also tells the folder's format and the version of goal that wrote it, and it
-seals itself. Run folders have one, and so has each step of a model folder.
+seals itself. Run folders have one, and so has each step of a model folder. A model's page, which
+every command writes anew, carries its own checksum.
 """
 
 import hashlib
@@ -59,6 +60,21 @@ def facts(path: Path) -> dict[str, Any]:
             return {"bytes": stream.tell(), "sha256": digest}
     except OSError as error:
         raise GoalError(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def signed(page: str) -> str:
+    """Give an HTML page a last line with the checksum of all lines before it."""
+    return f"{page}<!-- sha256 {hashlib.sha256(page.encode()).hexdigest()} -->\n"
+
+
+def signature_holds(page: bytes) -> bool:
+    """Whether a page is as `signed` made it."""
+    lines = page.splitlines(keepends=True)
+    before = b"".join(lines[:-1])
+    try:
+        return signed(before.decode()).encode() == page
+    except UnicodeDecodeError:
+        return False
 
 
 def _write(folder: Path, entries: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from PIL import Image
 from goal import files
 from goal.data.decoding import UnreadableImage, decode
 from goal.data.given import ImageSet
+from goal.manifest import signed
 from goal.model.roster import KnownClass, Roster
 from goal.model.store import StageRecord, Store
 from goal.model.tables import Predictions
@@ -86,7 +87,7 @@ def _caption(predictions: Predictions, index: int) -> str:
 def write_page(store: Store, records: Sequence[StageRecord], roster: Roster) -> Path:
     """Write the model's page anew; return its path."""
     path = store.folder / "report.html"
-    files.write_text(path, _page(store, records, roster))
+    files.write_text(path, signed(_page(store, records, roster)))
     return path
 
 
