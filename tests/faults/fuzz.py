@@ -4,6 +4,8 @@ Each target prepares a good file once and returns an attempt: damage it, read it
 `GoalError` or a defined outcome. Any other exception, or wrong content taken for good, fails.
 """
 
+import csv
+import html
 import io
 import pickle
 import random
@@ -14,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import torch
 from PIL import Image
 
@@ -23,12 +26,19 @@ from goal.data import load_dataset
 from goal.data.base import DataSettings, FileImages
 from goal.data.download import unpack
 from goal.errors import GoalError
+from goal.model.page import write_page
+from goal.model.roster import Roster
+from goal.model.store import Judgement, StageRecord, Store
+from goal.model.tables import Predictions
+from goal.naming import read_names
 from goal.progress import Reporter
+from goal.protocol import ProtocolSettings, class_order
 from goal.report.compare import paper_tables
 from goal.report.formats import FORMATS
 from goal.report.page import render
 from goal.report.runs import load_run
 from goal.shelf import Shelf
+from goal.text import file_name, visible
 from goal.tokens import Tokens
 from tests.data.helpers import write_image, write_text
 from tests.report.runs import write_pictures, write_run
@@ -250,6 +260,61 @@ def archive(folder: Path) -> Attempt:
     return attempt
 
 
+def class_names(folder: Path) -> Attempt:
+    """Names from people go into tables, pages and the terminal, or are refused."""
+    record = StageRecord(
+        kind="fit",
+        step=0,
+        index=0,
+        created="",
+        version="",
+        key="",
+        num_known=0,
+        names=["cat", "dog"],
+        vertices=[None, None],
+        trunk="",
+    )
+    before = Roster([record], Judgement())
+    good = [b"tractor", "L\u00f6we".encode(), b"new-1", b" 3 ", b"=1+1"]
+
+    def attempt(rng: random.Random) -> str:
+        text = damaged(rng.choice(good), rng).decode("utf-8", "surrogateescape")
+
+        def read() -> None:
+            roster = Roster([record], before.renamed("cat", text))
+            name, file = roster.names[0], file_name(f"{text}.png")
+            assert visible(name) == name and name == name.strip()
+            table = Predictions([file], np.zeros(1, np.int64), np.ones(1), roster, 0, [])
+            (row,) = csv.DictReader(io.StringIO(table.csv().decode(), newline=""))
+            for shown, meant in ((row["class"], name), (row["file"], file)):
+                assert shown in (meant, f"'{meant}")
+                assert not shown.lstrip(" ").startswith(("=", "+", "-", "@"))
+            parquet = pyarrow.parquet.read_table(io.BytesIO(table.parquet())).to_pylist()
+            assert (parquet[0]["class"], parquet[0]["file"]) == (name, file)
+            page = write_page(Store(folder), [record], roster).read_text("utf-8")
+            assert html.escape(name) in page and "<script>=" not in page
+
+        return tried(read)
+
+    return attempt
+
+
+def lists_of_names(folder: Path) -> Attempt:
+    path = folder / "list.txt"
+    ids = [str(number) for number in range(4)]
+
+    def attempt(rng: random.Random) -> str:
+        numbers = rng.random() < 0.5
+        good = "\n".join(["# a list", *ids] if numbers else ["tractor  # red", "plough", ""])
+        path.write_bytes(damaged(good.encode(), rng))
+        if not numbers:
+            return tried(lambda: read_names(path))
+        protocol = ProtocolSettings(base_classes=4, base_list=str(path))
+        return tried(lambda: class_order(10, protocol))
+
+    return attempt
+
+
 TARGETS: dict[str, Callable[[Path], Attempt]] = {
     "settings files": settings_file,
     "assignments": assignment,
@@ -260,4 +325,6 @@ TARGETS: dict[str, Callable[[Path], Attempt]] = {
     "images": image_file,
     "label lists": label_lists,
     "archives": archive,
+    "class names and tables": class_names,
+    "lists of names": lists_of_names,
 }
