@@ -55,7 +55,7 @@ COUNTED = Row(
     "goal-plus",
     ("protocol.estimate_new=true", "method.num_vertices=128"),
 )
-BOUND = Row("goal-plus told the truth (a bound)", "goal-plus-told")
+BOUND = Row("goal-plus told the truth (a bound)", "goal-plus-told", (references.CERTAIN,))
 FIRST = Row("where goal-plus began", "goal-plus-first", references.FIRST)
 FIRST_BOUND = Row(
     "where goal-plus began told the truth (a bound)", "goal-plus-first-told", references.FIRST
@@ -73,7 +73,7 @@ PARTS: dict[str, tuple[Row, ...]] = {
     "ten-stages": (
         *(Row(name, name, TEN) for name in ("goal-plus", "vb_cgcd", "dydm", "goal", "happy")),
         Row("metagcd", "metagcd", TEN),
-        replace(BOUND, assignments=TEN),
+        replace(BOUND, assignments=(*BOUND.assignments, *TEN)),
     ),
     "alignment": (
         Row("neither", "goal", (_on("supervised", False), _on("unsupervised", False))),

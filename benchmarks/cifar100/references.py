@@ -59,12 +59,14 @@ class FirstTold(First, Told):
     """The same memory, told the truth."""
 
 
+CERTAIN = "method.caution=0"  # who is told the truth does not guess
 FIRST = (
     "method.discovery_dimensions=256",
     "method.pretrained_dimensions=256",
     "method.aligned_dimensions=256",
     "method.shape=0",
     "method.parts=2",
+    CERTAIN,
 )
 REFERENCES: dict[str, tuple[type[GoalPlus], str]] = {
     "goal-plus-told": (Told, "GOAL+ told the true classes: a bound, not a method"),

@@ -40,6 +40,19 @@ def test_what_is_known_never_changes() -> None:
         assert torch.equal(value, kept[key]), key
 
 
+def test_caution_is_held_against_discovered_classes_only() -> None:
+    scores = {}
+    for caution in (0.0, 2.5):
+        method = small_method("goal-plus", caution=caution)
+        learn(method, base_stage())
+        learn(method, next_stage())
+        found = infer_all(method, TEST).scores
+        assert found is not None
+        scores[caution] = found
+    assert torch.equal(scores[0.0][:, :3], scores[2.5][:, :3])
+    assert torch.allclose(scores[0.0][:, 3:] - 2.5, scores[2.5][:, 3:])
+
+
 def test_every_class_owns_a_vertex() -> None:
     method = make()
     learn(method, base_stage())

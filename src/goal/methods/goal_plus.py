@@ -6,7 +6,8 @@
               fixed (`discovery`), all in the pretrained space; the likeliest reading wins. Each new
               class gets a mean and a little of its own shape in both spaces (`shape_memory`), and
               claims a free vertex
-    predict:  argmax_c log N(x; mean_c, A_c) over both spaces
+    predict:  argmax_c log N(x; mean_c, A_c) over both spaces, less a little for discovered classes,
+              which were learned from guesses
 
 A feature trained on base classes folds what is new onto what is known: new classes are found
 better in the pretrained feature, while both together decide better than either. What has been
@@ -56,6 +57,7 @@ class GoalPlusSettings(AlignedBaseSettings):
         temperature: Softness of EM's assignments.
         parts: Largest number of parts in the readings of what is novel.
         restarts: Starts of k-means per reading.
+        caution: Log-odds against discovered classes, in the softened scores.
     """
 
     discovery_dimensions: int = Field(default=96, gt=0)
@@ -66,6 +68,7 @@ class GoalPlusSettings(AlignedBaseSettings):
     temperature: float = Field(default=4.0, gt=0)
     parts: int = Field(default=4, ge=2)
     restarts: int = Field(default=20, gt=0)
+    caution: float = Field(default=0.16, ge=0)
 
 
 class GoalPlus(AlignedBase):
@@ -176,7 +179,10 @@ class GoalPlus(AlignedBase):
         points = self._points(both)
         # Densities in many dimensions are far too sure of themselves: as soft as those of EM.
         softness = self.settings.temperature * points.shape[1] / self.known.shape[1]
-        return replace(both, scores=(self.memory(points) / softness).to(joined))
+        scores = self.memory(points) / softness
+        labelled = super().num_classes
+        scores[:, labelled:] -= self.settings.caution
+        return replace(both, scores=scores.to(joined))
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """Posterior of the softened log-densities; while stage 0 trains, as for cosines."""
