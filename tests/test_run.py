@@ -18,7 +18,7 @@ from goal.backbone.tail import ClsTail
 from goal.clustering import class_means, kmeans
 from goal.config import compose, find_recipe, read_settings
 from goal.errors import GoalError
-from goal.files import read_jsonl
+from goal.files import read_json, read_jsonl
 from goal.methods.base import (
     LabelledStage,
     Method,
@@ -237,7 +237,7 @@ class NearestMean(Method):
     def num_classes(self) -> int:
         return len(self.means)
 
-    def trains(self, stage: Stage) -> bool:
+    def trains(self, index: int) -> bool:
         return False
 
     def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
@@ -252,6 +252,18 @@ class NearestMean(Method):
     def infer(self, tokens: Tokens) -> Outputs:
         features = F.normalize(self.tail(tokens), dim=1)
         return Outputs(features, features @ F.normalize(self.means, dim=1).T)
+
+
+@pytest.mark.parametrize(("name", "views"), [("kmeans", 0), ("goal", 2)])
+def test_views_are_banked_only_for_methods_that_train(
+    name: str, views: int, tmp_path: Path
+) -> None:
+    bank = {"views": 2, "folder": str(tmp_path / "cache")}
+    training = {"base_epochs": 1, "stage_epochs": 1}
+    tree = {"method": {"name": name}, "bank": bank, "training": training}
+    start(compose(tree), tmp_path / "out")
+    shelves = [read_json(path)["view"] for path in (tmp_path / "cache").rglob("about.json")]
+    assert shelves.count("clean") == 1 and len(shelves) == 1 + views
 
 
 def test_a_method_may_learn_without_gradient_steps(

@@ -52,7 +52,7 @@ def learn_all(folder: Path, rank: int | None) -> None:
             rng = torch.Generator().manual_seed(0)
             method.begin_stage(stage, rng)
             trainer = StageTrainer(method, stage, TRAINING, rng)
-            if method.trains(stage):
+            if method.trains(stage.index):
                 fit(method, stage, trainer)
             method.end_stage(stage, rng)
         outputs = infer_all(method, stage.tokens)

@@ -25,7 +25,7 @@ def learned(name: str, **settings: Any) -> tuple[Method, list[dict[str, Any]]]:
         rng = torch.Generator().manual_seed(0)
         method.begin_stage(stage, rng)
         trainer = StageTrainer(method, stage, training, rng)
-        if method.trains(stage):
+        if method.trains(stage.index):
             trainer.run(records.append, Reporter())
         method.end_stage(stage, rng)
     return method, records

@@ -184,7 +184,8 @@ class Run:
     def _stage(self, ids: StageIds) -> Stage:
         """Build the stage as the method may see it: labels at stage 0, and never again."""
         training = self.settings.training
-        tokens = self.bank.open(self.dataset.train, ids.train_ids, augmented_views=True)
+        views = self.method.trains(ids.index)
+        tokens = self.bank.open(self.dataset.train, ids.train_ids, augmented_views=views)
         if ids.index > 0:
             known, new = ids.num_known, ids.num_new
             if self.census is not None:
@@ -226,7 +227,7 @@ class Run:
             if shared:
                 shared.save(trainer, self.history)
 
-        if self.method.trains(trainer.stage):
+        if self.method.trains(trainer.stage.index):
             self.method.fit_stage(trainer.stage, run_epochs)
 
     def _shared_base(self) -> SharedBase | None:

@@ -24,7 +24,7 @@ def two_stages(name: str) -> Method:
         rng = torch.Generator().manual_seed(stage.index)
         method.begin_stage(stage, rng)
         trainer = StageTrainer(method, stage, TRAINING, rng)
-        if method.trains(stage):
+        if method.trains(stage.index):
             method.fit_stage(stage, lambda: trainer.run(lambda record: None, Reporter()))  # noqa: B023
         method.end_stage(stage, rng)
     return method

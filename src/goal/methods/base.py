@@ -151,8 +151,8 @@ class Method(nn.Module):
     def num_classes(self) -> int:
         """Classes the method can predict now."""
 
-    def trains(self, stage: Stage) -> bool:
-        """Whether the stage needs gradient steps."""
+    def trains(self, index: int) -> bool:
+        """Whether a stage needs gradient steps, and so random views of its images."""
         return True
 
     def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:

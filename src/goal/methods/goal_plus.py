@@ -104,9 +104,9 @@ class GoalPlus(AlignedBase):
 
     # -- stages -----------------------------------------------------------------------------------
 
-    def trains(self, stage: Stage) -> bool:
+    def trains(self, index: int) -> bool:
         """At stage 0 only."""
-        return stage.index == 0
+        return index == 0
 
     def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Start stage 0 like GOAL; the teacher then keeps the pretrained tail for good."""

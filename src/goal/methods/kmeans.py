@@ -111,7 +111,7 @@ class FrozenKMeans(Clustering):
         assert isinstance(settings, FrozenKMeansSettings)
         return cls(settings, tail)
 
-    def trains(self, stage: Stage) -> bool:
+    def trains(self, index: int) -> bool:
         """Never."""
         return False
 

@@ -163,13 +163,13 @@ class VBCGCD(Parametric):
 
     # -- stages -----------------------------------------------------------------------------------
 
-    def trains(self, stage: Stage) -> bool:
+    def trains(self, index: int) -> bool:
         """At stage 0 only, if at all."""
-        return stage.index == 0 and self.settings.train_base
+        return index == 0 and self.settings.train_base
 
     def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Start the classifier that helps to train stage 0."""
-        if self.trains(stage):
+        if self.trains(stage.index):
             super().begin_stage(stage, rng)
 
     def losses(self, batch: Batch, rng: torch.Generator) -> dict[str, Tensor]:

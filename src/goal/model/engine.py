@@ -111,11 +111,12 @@ class Engine:
 
     # -- learning ---------------------------------------------------------------------------------
 
-    def bank(self, given: ImageSet) -> tuple[TokenSource, ImageSet]:
-        """Tokens of all readable images, and which these are."""
+    def bank(self, given: ImageSet, index: int) -> tuple[TokenSource, ImageSet]:
+        """Tokens of all readable images of stage `index`, and which these are."""
         lost: dict[int, str] = {}
         bank = TokenBank(self.trunk, self.settings.transform, self.settings.bank, self.reporter)
-        tokens = bank.open(given.images, np.arange(len(given)), True, lost)
+        views = self.method.trains(index)
+        tokens = bank.open(given.images, np.arange(len(given)), views, lost)
         return tokens, given.without(lost)
 
     def estimate(self, tokens: TokenSource, most: int, index: int) -> int:
@@ -165,7 +166,7 @@ class Engine:
                 checkpoint.save(path, state)
                 pause.restart()
 
-        if self.method.trains(trainer.stage):
+        if self.method.trains(trainer.stage.index):
             self.method.fit_stage(trainer.stage, lambda: trainer.run(after_epoch, self.reporter))
 
     def _measure(self, stage: Stage) -> None:

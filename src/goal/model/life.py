@@ -74,7 +74,7 @@ class Model(ModelFolder):
                 return self._fitted_already(records, key)
             self.store.require_empty()
             engine = Engine(settings, len(names), self.reporter)
-            tokens, kept = engine.bank(given)
+            tokens, kept = engine.bank(given, 0)
             self.skipped = kept.skipped
             positions = {position: index for index, position in enumerate(given.kept)}
             chosen = labels[[positions[position] for position in kept.kept]]
@@ -111,7 +111,7 @@ class Model(ModelFolder):
                 return last
             self._require_room(last, 1 if n_new == AUTO else int(n_new))
             engine = self._current()
-            tokens, kept = engine.bank(given)
+            tokens, kept = engine.bank(given, last.index + 1)
             self.skipped = kept.skipped
             if not len(kept):
                 raise GoalError("None of the images can be read.")
