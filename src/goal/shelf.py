@@ -28,7 +28,8 @@ import torch
 from filelock import FileLock
 
 from goal.data.base import DIGEST_BYTES, IntArray
-from goal.files import write_json
+from goal.errors import GoalError
+from goal.files import read_json, write_json
 from goal.progress import Reporter
 from goal.sharing import collect, ranks
 from goal.tokens import Tokens
@@ -130,8 +131,8 @@ class Shelf:
 
     def _read_about(self) -> Any:
         try:
-            return json.loads((self.folder / "about.json").read_bytes())
-        except (OSError, ValueError):
+            return read_json(self.folder / "about.json")
+        except GoalError:
             return None
 
     def find(self, digests: Sequence[bytes], reporter: Reporter) -> IntArray:
@@ -233,8 +234,8 @@ def inspect(root: Path) -> list[ShelfInfo]:
         rows = folder / "rows.bin"
         count = rows.stat().st_size // RECORD.itemsize if rows.exists() else 0
         try:
-            about = json.loads(path.read_bytes())
-        except ValueError:
+            about = read_json(path)
+        except GoalError:
             about = {}
         found.append(ShelfInfo(folder, about, count, size))
     return found

@@ -122,7 +122,7 @@ def kills_at_moments(torture: Torture, works: list[Work], total: int) -> Iterato
         work = torture.rng.choice(works)
         root = torture.world(work)
         with torture.expecting(f"{work.name} killed at random moments"):
-            for _ in range(torture.rng.randint(1, 12)):
+            for _ in range(torture.rng.randint(4, 20)):
                 command = Command(root, work.arguments(root))
                 command.kill_after(torture.rng.uniform(0.0, 1.3 * work.seconds))
                 torture.figures["kills at a moment"] += command.outcome().killed
@@ -279,13 +279,13 @@ def main() -> int:
         torture = Torture(Path(folder), given.minutes, given.seed)
         works = [prepare(torture.place()) for prepare in WORKS]
         phases: list[tuple[float, str, Callable[[], Iterator[None]]]] = [
-            (0.3, "kills at writes", lambda: kills_at_writes(torture, works)),
-            (0.2, "kills at moments", lambda: kills_at_moments(torture, works, given.kills)),
-            (0.2, "full disks", lambda: full_disks(torture, works)),
-            (0.1, "real disks", lambda: real_disks(torture, works)),
+            (0.25, "kills at writes", lambda: kills_at_writes(torture, works)),
+            (0.35, "kills at moments", lambda: kills_at_moments(torture, works, given.kills)),
+            (0.15, "full disks", lambda: full_disks(torture, works)),
+            (0.08, "real disks", lambda: real_disks(torture, works)),
             (0.05, "other faults", lambda: other_faults(torture, works)),
-            (0.05, "flipped bytes", lambda: flipped_bytes(torture, works, given.flips)),
-            (0.1, "bad inputs", lambda: bad_inputs(torture, given.inputs)),
+            (0.07, "flipped bytes", lambda: flipped_bytes(torture, works, given.flips)),
+            (0.05, "bad inputs", lambda: bad_inputs(torture, given.inputs)),
         ]
         for share, name, begin in phases:
             torture.phase(share, name, begin())

@@ -156,10 +156,10 @@ class Store:
     def plan(self) -> dict[str, Any] | None:
         """What the unfinished step set out to do, None if there is none or it cannot be read."""
         try:
-            plan = json.loads((self.work / "plan.json").read_bytes())
-        except (OSError, ValueError):
+            plan = files.read_json(self.work / "plan.json")
+        except GoalError:
             return None
-        return plan if isinstance(plan, dict) and isinstance(plan.get("step"), int) else None
+        return plan if isinstance(plan.get("step"), int) else None
 
     def begin(self, plan: Mapping[str, Any]) -> bool:
         """Start a step, or go on with the very same one; return whether there is one to go on."""

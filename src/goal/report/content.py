@@ -5,7 +5,6 @@ and what is left out is said in `notes`.
 """
 
 import base64
-import json
 import math
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goal.errors import GoalError
+from goal.files import read_json
 from goal.report import published
 from goal.report.compare import FORMS, Group, group_runs
 from goal.report.galleries import (
@@ -155,7 +155,9 @@ def class_names(run: RunRecord) -> list[str]:
     """Names in class order; numbers where the run did not keep names."""
     path = run.folder / "classes.json"
     if path.is_file():
-        names: list[str] = json.loads(path.read_text())["names"]
+        names = read_json(path).get("names")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise GoalError(f"{path} is damaged: it holds no list of names.")
         return names
     last = run.records[-1]
     return [str(i) for i in range(last.get("num_known", 0) + last.get("num_new", 0))]
