@@ -54,9 +54,15 @@ def test_where_goal_plus_began_decides_by_the_nearest_mean_of_one_space(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(METHODS, "goal-plus-first", MethodSpec(First, ""))
-    spaces = ("discovery_dimensions", "pretrained_dimensions", "aligned_dimensions")
-    sizes: dict[str, object] = dict.fromkeys(spaces, 8)
-    method = small_method("goal-plus-first", shape=0.0, parts=2, caution=0.0, **sizes)
+    method = small_method(
+        "goal-plus-first",
+        shape=0.0,
+        parts=2,
+        caution=0.0,
+        discovery_dimensions=8,
+        pretrained_dimensions=8,
+        aligned_dimensions=8,
+    )
     assert isinstance(method, First)
     learn(method, base_stage(epochs=5))
     learn(method, next_stage())

@@ -69,7 +69,9 @@ def test_trunk_and_tail_of_the_benchmark_are_the_model() -> None:
         assert torch.allclose(backbone.tail(backbone.trunk(pixels)), expected, atol=1e-4)
 
 
-def test_view_study_writes_a_table(tmp_path: Path) -> None:
+def test_view_study_writes_a_page_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recipe = tmp_path / "short.yaml"
     recipe.write_text(
         "data: {name: digits}\n"
@@ -77,6 +79,13 @@ def test_view_study_writes_a_table(tmp_path: Path) -> None:
         "training: {base_epochs: 1, stage_epochs: 1}\n"
         "method: {name: goal, projector_hidden: 16, projector_out: 16}\n"
     )
-    out = tmp_path / "views.md"
-    views.main(seeds="0", recipe=str(recipe), views="1", precisions="", out=out)
-    assert "| 1 views |" in out.read_text()
+    monkeypatch.setattr(views, "STUDIES", {"digits": str(recipe)})
+    monkeypatch.setattr(views, "BANKS", {"1 view": views.BANKS["1 view"]})
+    page = tmp_path / "views.md"
+    views.run(out=tmp_path / "runs", seeds="0", page=page)
+    first = page.read_text()
+    assert "## digits, digits-vit" in first and "| 1 view | 1 | " in first
+    written = (tmp_path / "runs/digits/1-view/seed-0/summary.json").stat().st_mtime_ns
+    views.run(out=tmp_path / "runs", seeds="0", page=page)
+    assert (tmp_path / "runs/digits/1-view/seed-0/summary.json").stat().st_mtime_ns == written
+    assert page.read_text() == first
