@@ -5,7 +5,10 @@ a file to RGB, and that is all.
 """
 
 import json
-from collections.abc import Sequence
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -88,18 +91,33 @@ def _require_packages() -> None:
 
 def _write(graph: nn.Module, example: Tensor, metadata: dict[str, str], path: Path) -> None:
     batch = Dim("batch", min=1, max=_LARGEST_BATCH)
-    program: Any = torch.onnx.export(
-        graph,
-        (example,),
-        input_names=["pixels"],
-        output_names=["scores"],
-        dynamic_shapes={"pixels_BHW3": {0: batch, 1: Dim("height"), 2: Dim("width")}},
-        dynamo=True,
-        verbose=False,
-    )
+    with _quiet_exporter():
+        program: Any = torch.onnx.export(
+            graph,
+            (example,),
+            input_names=["pixels"],
+            output_names=["scores"],
+            dynamic_shapes={"pixels_BHW3": {0: batch, 1: Dim("height"), 2: Dim("width")}},
+            dynamo=True,
+            verbose=False,
+        )
     proto: Any = program.model_proto
     for key, value in metadata.items():
         proto.metadata_props.add(key=key, value=value)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as stream:
         stream.write(proto.SerializeToString())
+
+
+@contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """Keep torch's remarks to itself: that torchvision is not there, what it deprecates inside."""
+    log = logging.getLogger("torch.onnx")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        log.setLevel(before)

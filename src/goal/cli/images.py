@@ -94,7 +94,8 @@ def discover(
     table = Table("New class", "Images", box=None)
     for entry in known:
         table.add_row(escape(entry.name), f"{record.sizes.get(str(entry.id), 0):,}")
-    console.print(f"Stage {record.index}: {record.images:,} images, {len(known)} new classes.")
+    new_classes = "1 new class" if len(known) == 1 else f"{len(known)} new classes"
+    console.print(f"Stage {record.index}: {record.images:,} images, {new_classes}.")
     console.print(table)
     _say_where(opened, record)
 
@@ -176,7 +177,7 @@ def merge(keep: str, /, *others: str, model: ModelPath) -> None:
     if not others:
         raise GoalError("Name at least two classes: the one to keep, then the others.")
     _folder(model).merge(keep, others)
-    _say(f"{', '.join(others)} count as {keep} now.")
+    _say(f"{', '.join(others)} {'counts' if len(others) == 1 else 'count'} as {keep} now.")
 
 
 def unmerge(name: str, /, *, model: ModelPath) -> None:
