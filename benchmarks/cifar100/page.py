@@ -35,8 +35,8 @@ standard deviation over seeds. Base/Novel: base classes against everything found
 Seen/Unseen: classes known before a stage against its own. Forgetting is the largest drop of base
 accuracy (Happy's M_f). Minutes are wall time on one core of a busy machine, pauses included, so
 upper bounds (stage 0 is trained once per family and seed, and the first method of a family pays for
-it). MB kept is the checkpoint; MB at most the largest resident memory, of which about 0.5 GB are
-Python's libraries and much of the rest is the mapped bank (– where the run did not record it).
+it). MB kept is the checkpoint; MB at most the largest resident memory, libraries, backbone and
+dataset included (– where the run did not record it).
 
 ```console
 $ python -m benchmarks.cifar100 --data-root DATA --backbone RESNET50 --out DIR

@@ -320,7 +320,6 @@ class Run:
             "history": json.dumps(self.history),
             "seconds": self._seconds(),
             "stage_seconds": self._stage_seconds,
-            "peak_memory_mb": peak_memory(),
         }
         checkpoint.save(self.folder / "checkpoint.pt", state)
         self._saved = time.monotonic()
