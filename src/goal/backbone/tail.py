@@ -124,7 +124,7 @@ class _CachedPool(torch.autograd.Function):
         return (back_grad_BHD, *(None for _ in parts))
 
 
-_CHUNK_BYTES = 3_000_000  # tokens worked on at a time: they should stay in the processor's cache
+_CHUNK_BYTES = 3_000_000  # tokens that a thread works on at a time: they should stay in its cache
 
 
 def _chunks(
@@ -132,7 +132,8 @@ def _chunks(
 ) -> Iterator[tuple[slice, Tensor]]:
     """Yield tokens of a few images at a time as `dtype`, and which rows of the whole they are."""
     _, tokens, width = parts[0].shape
-    size = max(1, _CHUNK_BYTES // (tokens * width * dtype.itemsize))
+    per_thread = max(1, _CHUNK_BYTES // (tokens * width * dtype.itemsize))
+    size = torch.get_num_threads() * per_thread
     buffer = torch.empty(size, tokens, width, dtype=dtype)
     start = 0
     for part in parts:
