@@ -39,8 +39,19 @@ OWN: dict[str, dict[str, Any]] = {
 OWN_TRAINING: dict[str, dict[str, Any]] = {"metagcd": {"stage_lr": 1e-4}}
 
 
-def _on(name: str, value: bool) -> str:
-    return f"method.{name}_alignment={str(value).lower()}"
+# Whether supervised and unsupervised alignment are on in each row of Table 4.
+ALIGNMENTS = {
+    "neither": (False, False),
+    "supervised": (True, False),
+    "unsupervised": (False, True),
+    "both": (True, True),
+}
+
+
+def _aligned(name: str) -> Row:
+    switches = zip(("supervised", "unsupervised"), ALIGNMENTS[name], strict=True)
+    off = (f"method.{kind}_alignment=false" for kind, on in switches if not on)
+    return Row(name, "goal", tuple(off))
 
 
 TEN = ("protocol.stages=10",)
@@ -75,13 +86,10 @@ PARTS: dict[str, tuple[Row, ...]] = {
         Row("metagcd", "metagcd", TEN),
         replace(BOUND, assignments=(*BOUND.assignments, *TEN)),
     ),
-    "alignment": (
-        Row("neither", "goal", (_on("supervised", False), _on("unsupervised", False))),
-        Row("supervised", "goal", (_on("unsupervised", False),)),
-        Row("unsupervised", "goal", (_on("supervised", False),)),
-        Row("both", "goal"),
+    "alignment": tuple(_aligned(name) for name in ALIGNMENTS),
+    "alpha": tuple(
+        Row(f"method.alpha={alpha}", "goal", (f"method.alpha={alpha}",)) for alpha in ALPHAS
     ),
-    "alpha": tuple(Row(f"{alpha}", "goal", (f"method.alpha={alpha}",)) for alpha in ALPHAS),
     "happy-ablation": tuple(
         Row(name, "happy", tuple(f"method.{key}={value}" for key, value in changed.items()))
         for name, changed in ABLATION.items()
@@ -118,5 +126,5 @@ def cell(part: str, row: Row, seed: int, out: Path, flags: dict[str, Any]) -> Ce
 
 
 def folder_of(out: Path, part: str, row: Row) -> Path:
-    """Folder of a row's runs, one per seed in it."""
-    return out / part / re.sub(r"[^\w.]+", "-", row.name.replace("+", "plus")).strip("-")
+    """Folder of a row's runs, one per seed in it; sweeps are named as `goal sweep` does."""
+    return out / part / re.sub(r"[^\w.=]+", "-", row.name.replace("+", "plus")).strip("-")

@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shutil import copyfile
 from statistics import mean
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.cifar100.grid import PARTS, Row, folder_of
+from benchmarks.cifar100.grid import ALIGNMENTS, PARTS, Row, folder_of
 from goal.errors import GoalError
 from goal.files import write_text
 from goal.report.compare import paper_tables, spread
+from goal.report.figures import write_figures
 from goal.report.formats import markdown
-from goal.report.published import stage_row
+from goal.report.published import ablation, confident_share, stage_row
 from goal.report.runs import RunRecord, load_run
 
 TITLES = {
@@ -20,6 +23,8 @@ TITLES = {
     "alpha": "The share of confident samples (Figure 3)",
     "happy-ablation": "Happy's ablation",
 }
+# The picture of a part, as `goal figures` names it.
+FIGURES = {"alignment": "ablation-cifar100-5", "alpha": "sweep-cifar100-method.alpha"}
 HEAD = """# CIFAR-100, reproduced as far as one CPU goes
 
 Made by `python -m benchmarks.cifar100`; do not edit. The images are real, the setting is small: a
@@ -27,8 +32,8 @@ quarter of the protocol's images (100 labelled per base class, 100 per new class
 and stage), the whole test set, 128 pixels, a narrow tail, 20 epochs per stage
 ([setting.yaml](setting.yaml)). **The backbone is a ResNet-50 trained with ImageNet labels**, so no
 figure here compares with those of papers, which use DINO ViT-B/16: the published column is for
-orientation, and no row is verified. What does compare is one method with another: all have the
-same features, images, stages, epochs and seeds.
+orientation, and no row is verified, for want of that backbone and of the full size. What does
+compare is one method with another: all have the same features, images, stages, epochs and seeds.
 
 All, Base, Novel, Seen and Unseen are averages over the stages after stage 0, in percent, mean and
 standard deviation over seeds. Base/Novel: base classes against everything found since.
@@ -52,6 +57,7 @@ HEADINGS = [
     *COLUMNS,
     "forgetting",
     "published All",
+    "verified",
     "minutes",
     "MB kept",
     "MB at most",
@@ -59,16 +65,16 @@ HEADINGS = [
 
 
 def write_page(out: Path, page: Path) -> Path:
-    """Write the page from whatever has been run so far."""
-    sections = [section(part, out) for part in PARTS]
+    """Write the page, and its pictures beside it, from whatever has been run so far."""
+    sections = [section(part, out, page.parent) for part in PARTS]
     write_text(page, "\n".join([HEAD, *(text for text in sections if text)]))
     return page
 
 
-def section(part: str, out: Path) -> str:
-    """One part: a summary row per method, then the papers' tables; empty if nothing was run."""
+def section(part: str, out: Path, pictures: Path) -> str:
+    """One part: a summary row per method, then tables or a picture; empty if nothing was run."""
     found = {row: finished(out, part, row) for row in PARTS[part]}
-    lines = [line(row, runs) for row, runs in found.items() if runs]
+    lines = [line(part, row, runs) for row, runs in found.items() if runs]
     if not lines:
         return ""
     missing = [row.name for row, runs in found.items() if not runs]
@@ -77,6 +83,8 @@ def section(part: str, out: Path) -> str:
     parts = [f"## {TITLES[part]}", "", *table, left_out]
     if part in ("five-stages", "ten-stages"):
         parts += ["", details(out / part)]
+    if part in FIGURES:
+        parts += ["", picture(part, out / part, pictures)]
     return "\n".join(parts)
 
 
@@ -86,21 +94,31 @@ def details(folder: Path) -> str:
     return f"<details><summary>Per stage</summary>\n\n{tables}\n\n</details>\n"
 
 
+def picture(part: str, runs: Path, folder: Path) -> str:
+    """Draw a part and keep its picture in a folder; empty if the runs are too few for one."""
+    with TemporaryDirectory() as drawn:
+        write_figures([runs], Path(drawn))
+        found = Path(drawn) / f"{FIGURES[part]}.png"
+        if not found.exists():
+            return ""
+        copyfile(found, folder / f"{part}.png")
+    return f"![{TITLES[part]}]({part}.png)\n"
+
+
 def finished(out: Path, part: str, row: Row) -> list[RunRecord]:
     """Finished runs of a row, by seed."""
     folders = sorted(folder_of(out, part, row).glob("seed-*"))
     return [load_run(folder) for folder in folders if (folder / "summary.json").exists()]
 
 
-def line(row: Row, runs: Sequence[RunRecord]) -> str:
+def line(part: str, row: Row, runs: Sequence[RunRecord]) -> str:
     """Return a row of the summary table."""
     summaries = [run.summary for run in runs]
     seeds = ",".join(str(summary["seed"]) for summary in summaries)
     averages = [
         spread([summary["average"][key.lower()] for summary in summaries]) for key in COLUMNS
     ]
-    stages = len(runs[0].records) - 1
-    paper = stage_row("cifar100", row.method, stages) if row.published else None
+    paper = published_all(part, row, stages=len(runs[0].records) - 1)
     return table_line(
         [
             row.name,
@@ -108,12 +126,23 @@ def line(row: Row, runs: Sequence[RunRecord]) -> str:
             spread([summary["stage0_all"] for summary in summaries]),
             *averages,
             spread([summary["forgetting"]["happy"] for summary in summaries]),
-            "–" if paper is None else f"{paper.average['all']:g}",
+            *(("–", "–") if paper is None else (f"{paper:g}", "no")),
             f"{mean(summary['wall_seconds'] for summary in summaries) / 60:.1f}",
             f"{mean(checkpoint_size(run) for run in runs) / 1e6:.1f}",
             peak(summaries),
         ]
     )
+
+
+def published_all(part: str, row: Row, stages: int) -> float | None:
+    """All of a row in print, averaged over stages; None if nobody has published it."""
+    if part == "alignment":
+        figures = ablation("cifar100", *ALIGNMENTS[row.name])
+        return None if figures is None else figures["all"]
+    if part == "alpha":
+        return confident_share("cifar100", float(row.name.partition("=")[2]))
+    paper = stage_row("cifar100", row.method, stages) if row.published else None
+    return None if paper is None else paper.average["all"]
 
 
 def peak(summaries: Sequence[Mapping[str, Any]]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from PIL import Image
 
 from benchmarks.cifar100.grid import PARTS, cells, folder_of
 from benchmarks.cifar100.page import write_page
@@ -46,8 +47,28 @@ def test_the_page_shows_what_was_run_and_names_what_was_not(tmp_path: Path) -> N
     (line,) = (line for line in text.splitlines() if line.startswith("| happy |"))
     cells_ = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells_[:5] == ["happy", "0,1", "90.0 ± 0.0", "61.0 ± 1.4", "71.0 ± 1.4"]
-    assert cells_[-4:] == ["69", "0.0", "1.5", "–"]
+    assert cells_[-5:] == ["69", "no", "0.0", "1.5", "–"]
     assert "Not run yet:" in text and "metagcd" in text and "## Ten stages" not in text
+
+
+def test_ablation_and_sweep_have_their_published_figures_and_a_picture(tmp_path: Path) -> None:
+    published = {"neither": "69.6", "both": "72.1", "method.alpha=0.7": "72.1"}
+    wanted = {"alignment": ("neither", "both"), "alpha": ("method.alpha=0.1", "method.alpha=0.7")}
+    accuracy = [90.0, 80.0, 70.0, 60.0, 50.0, 40.0]
+    for part, names in wanted.items():
+        for row in (row for row in PARTS[part] if row.name in names):
+            folder = folder_of(tmp_path, part, row) / "seed-0"
+            run = write_run(folder, accuracy, method="goal", assignments=row.assignments)
+            (run / "checkpoint.pt").write_bytes(b"0")
+    text = write_page(tmp_path, tmp_path / "page.md").read_text()
+    for name in (*wanted["alignment"], *wanted["alpha"]):
+        (line,) = (line for line in text.splitlines() if line.startswith(f"| {name} |"))
+        stated = published.get(name, "–")
+        assert line.split(" | ")[9:11] == [stated, "–" if stated == "–" else "no"]
+    for part in wanted:
+        assert f"({part}.png)" in text
+        with Image.open(tmp_path / f"{part}.png") as image:
+            assert min(image.size) > 600
 
 
 def test_where_goal_plus_began_decides_by_the_nearest_mean_of_one_space(

@@ -81,3 +81,10 @@ def ablation(dataset: str, supervised: bool, unsupervised: bool) -> dict[str, fl
             figures: dict[str, float] | None = row.get(dataset)
             return figures
     return None
+
+
+def confident_share(dataset: str, alpha: float) -> float | None:
+    """Return GOAL's All at a share of confident samples, where the text states it."""
+    stated = published()["figure3_alpha_cifar100"]
+    known = dataset == "cifar100" and alpha == stated["alpha"]
+    return float(stated["all"]) if known else None
