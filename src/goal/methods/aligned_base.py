@@ -6,10 +6,10 @@ Every class owns a vertex of a simplex fixed in advance: base classes from stage
 from the moment they are found.
 """
 
-from typing import Literal
+from typing import Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from goal.backbone.tail import ClsTail
@@ -19,6 +19,7 @@ from goal.losses.alignment import dot_alignment
 from goal.losses.classification import negative_mean_entropy
 from goal.methods.base import LabelledStage, Outputs, Stage, infer_all
 from goal.methods.parametric import BASE_KEYS, Parametric, ParametricSettings, Views
+from goal.tokens import Tokens
 
 
 class AlignedBaseSettings(ParametricSettings):
@@ -30,6 +31,7 @@ class AlignedBaseSettings(ParametricSettings):
         num_vertices: Vertices of the simplex [K]; by default all classes of the protocol.
         expand_vertices: Double the simplex when its vertices run out, turning the owned ones as
             little as possible (see `VertexLedger.extend`), instead of stopping.
+        vertex_space: Where the simplex lives: on the projector's output or on the feature itself.
         classifier_space: Where classifier and k-means live.
         base_assignment: How base classes get their vertices.
         base_self_distillation: Add view-to-view self-distillation at stage 0.
@@ -41,11 +43,21 @@ class AlignedBaseSettings(ParametricSettings):
     base_alignment_weight: float = Field(default=1.0, ge=0)
     num_vertices: int | None = Field(default=None, ge=2)
     expand_vertices: bool = False
+    vertex_space: Literal["projector", "backbone"] = "projector"
     classifier_space: Literal["backbone", "projector"] = "backbone"
     base_assignment: Literal["identity", "hungarian"] = "identity"
     base_self_distillation: bool = False
     entropy_weight: float = Field(default=1.0, ge=0)
     matching: Literal["hungarian", "greedy"] = "hungarian"
+
+    @model_validator(mode="after")
+    def _spaces_fit(self) -> Self:
+        if (self.vertex_space, self.classifier_space) == ("backbone", "projector"):
+            raise ValueError(
+                "with vertex_space=backbone the classifier is on the backbone too; "
+                "leave classifier_space out"
+            )
+        return self
 
 
 class AlignedBase(Parametric):
@@ -56,6 +68,7 @@ class AlignedBase(Parametric):
         "supervised_alignment",
         "base_alignment_weight",
         "num_vertices",
+        "vertex_space",
         "classifier_space",
         "base_assignment",
         "base_self_distillation",
@@ -70,7 +83,10 @@ class AlignedBase(Parametric):
         self.settings = settings
         seed = int(torch.randint(2**31, (), generator=rng))
         vertices = settings.num_vertices or max(capacity, 2)
-        self.ledger = VertexLedger(vertices, settings.projector_out, seed)
+        on_feature = settings.vertex_space == "backbone"
+        self.ledger = VertexLedger(
+            vertices, tail.width if on_feature else settings.projector_out, seed
+        )
 
     def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Grow the classifier; base classes get their vertices."""
@@ -104,7 +120,7 @@ class AlignedBase(Parametric):
         terms = self.base_contrast(views, labels)
         terms["classification"] = self.cross_entropy(views.scores, both)
         if s.supervised_alignment:
-            aligned = dot_alignment(views.embeddings, self.ledger.directions(both))
+            aligned = dot_alignment(self.alignable(views), self.ledger.directions(both))
             terms["alignment"] = s.base_alignment_weight * aligned
         if s.base_self_distillation:
             terms["self_distillation"] = self.view_distillation(views)
@@ -125,6 +141,18 @@ class AlignedBase(Parametric):
         similarity = similarity @ self.ledger.vertices[free].T
         match = assign if self.settings.matching == "hungarian" else assign_greedily
         self.ledger.claim(classes, free[match(similarity)])
+
+    def infer(self, tokens: Tokens) -> Outputs:
+        """Compute features, scores and, as embeddings, what vertices are compared with."""
+        outputs = super().infer(tokens)
+        if self.settings.vertex_space == "projector":
+            return outputs
+        return Outputs(outputs.features, outputs.scores, outputs.features)
+
+    def alignable(self, views: Views) -> Tensor:
+        """Unit vectors of both views in the space of the vertices."""
+        on_feature = self.settings.vertex_space == "backbone"
+        return views.features if on_feature else views.embeddings
 
     def space(self, outputs: Outputs) -> Tensor:
         """Features, or embeddings if the classifier lives on the projector."""

@@ -137,7 +137,9 @@ class Goal(AlignedBase):
         slots = self.slots[batch.positions].repeat(2)
         chosen = slots != UNOWNED
         if bool(chosen.any()):
-            aligned = dot_alignment(views.embeddings[chosen], self.ledger.vertices[slots[chosen]])
+            aligned = dot_alignment(
+                self.alignable(views)[chosen], self.ledger.vertices[slots[chosen]]
+            )
             terms["alignment"] = s.alignment_weight * aligned
         return terms | self.retention(s, batch, views, rng)
 
