@@ -84,7 +84,7 @@ PARTS: dict[str, tuple[Row, ...]] = {
     "ten-stages": (
         *(Row(name, name, TEN) for name in ("goal-plus", "vb_cgcd", "dydm", "goal", "happy")),
         Row("metagcd", "metagcd", TEN),
-        replace(BOUND, assignments=(*BOUND.assignments, *TEN)),
+        *(replace(row, assignments=(*row.assignments, *TEN)) for row in (COUNTED, BOUND, FIRST)),
     ),
     "alignment": tuple(_aligned(name) for name in ALIGNMENTS),
     "alpha": tuple(
