@@ -79,7 +79,8 @@ class Study:
             "## 3. Building the bank",
             "",
             "Against a plain pass of the same trunk over ready-made crops; building includes "
-            "decoding, cropping, writing and checksums. Goal: at most 1.1x.",
+            "decoding, cropping, writing and checksums. The ratio is the median over repeats of "
+            "neighbours in time. Goal: at most 1.1x.",
             "",
             *building.table(self.builds),
             "",

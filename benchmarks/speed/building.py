@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.speed.subjects import Size, cut, random_images, random_model
-from benchmarks.speed.timing import interleaved
+from benchmarks.speed.timing import interleaved, rounds
 from goal.backbone import Trunk
 from goal.bank import BankSettings, TokenBank
 from goal.data.transforms import TransformSettings, clean
@@ -22,11 +23,12 @@ from goal.data.transforms import TransformSettings, clean
 
 @dataclass(frozen=True)
 class BuildTimes:
-    """Seconds per view, and the whole model's for comparison."""
+    """Seconds per view, the whole model's for comparison, and building over plain passes."""
 
     plain: float
     banked: float
     full: float
+    ratio: float
 
 
 def transform_of(size: Size) -> TransformSettings:
@@ -61,7 +63,7 @@ def measure(size: Size, images: int, batch: int, repeats: int) -> BuildTimes:
             ]
         )
         with torch.no_grad():
-            seconds = interleaved(
+            seconds = rounds(
                 {
                     "plain": lambda: plain_pass(trunk, pixels, batch),
                     "banked": lambda: next(banks).open(source, ids, augmented_views=True),
@@ -69,8 +71,12 @@ def measure(size: Size, images: int, batch: int, repeats: int) -> BuildTimes:
                 },
                 repeats,
             )
+    pairs = zip(seconds["banked"], seconds["plain"], strict=True)
     return BuildTimes(
-        seconds["plain"] / len(pixels), seconds["banked"] / len(pixels), seconds["full"] / images
+        plain=median(seconds["plain"]) / len(pixels),
+        banked=median(seconds["banked"]) / len(pixels),
+        full=median(seconds["full"]) / images,
+        ratio=median(banked / plain for banked, plain in pairs),
     )
 
 
@@ -146,6 +152,6 @@ def table(times: dict[str, BuildTimes]) -> list[str]:
         "|---|---:|---:|---:|",
     ]
     for name, t in times.items():
-        ratio = t.banked / t.plain
-        lines.append(f"| {name} | {1e3 * t.plain:.1f} | {1e3 * t.banked:.1f} | **{ratio:.2f}x** |")
+        cells = f"{1e3 * t.plain:.1f} | {1e3 * t.banked:.1f} | **{t.ratio:.2f}x**"
+        lines.append(f"| {name} | {cells} |")
     return lines

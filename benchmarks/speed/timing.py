@@ -15,6 +15,11 @@ Task = Callable[[], object]
 
 def interleaved(tasks: Mapping[str, Task], repeats: int) -> dict[str, float]:
     """Median seconds of each task; every repeat runs all of them in turn, after a warm-up."""
+    return {name: statistics.median(times) for name, times in rounds(tasks, repeats).items()}
+
+
+def rounds(tasks: Mapping[str, Task], repeats: int) -> dict[str, list[float]]:
+    """Seconds of each task in every repeat, for ratios of neighbours in time."""
     for task in tasks.values():
         task()
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
@@ -23,7 +28,7 @@ def interleaved(tasks: Mapping[str, Task], repeats: int) -> dict[str, float]:
             began = time.perf_counter()
             task()
             seconds[name].append(time.perf_counter() - began)
-    return {name: statistics.median(times) for name, times in seconds.items()}
+    return seconds
 
 
 def product_task(size: int) -> Task:
