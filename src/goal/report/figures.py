@@ -209,7 +209,7 @@ def sweep_figure(key: str, runs: Sequence[RunRecord]) -> "Figure":
     axis.set_ylabel("Average over stages, %")
     summary = runs[0].summary
     axis.set_title(f"{summary['method']} on {summary['dataset']}")
-    axis.legend()
+    figure.legend(loc="outside lower center", ncols=len(_MEASURES))
     return figure
 
 
