@@ -2,10 +2,12 @@
 
     python -m benchmarks.estimate_k [--recipe FILE --data-root FOLDER --backbone NAME]
                                     [--new 0,1,2,3,4,5,6] [--draws 5] [--rehearsal 0]
+                                    [--known-images N] [--new-images N]
 
 Known are the base classes of the recipe (digits by default). A draw mixes the base images of its
 first unlabelled stage with those of randomly chosen novel classes. With --rehearsal N base classes
-play the novel ones, as N stages' worth of them: that is where settings are chosen.
+play the novel ones, as N stages' worth of them: that is where settings are chosen. A stage with
+more images of known classes than the protocol's has labelled ones that were not measured.
 """
 
 import sys
@@ -74,19 +76,33 @@ class Pool:
             if stage.index == 1:
                 self.known = features[truth < self.num_known]
 
-    def draw(self, num_new: int, rng: torch.Generator) -> Tensor:
-        """Features of a stage with so many new classes, in random order."""
+    def hold_back(self, count: int) -> None:
+        """Put so many labelled images of each class into the stages instead of their known ones."""
+        place = torch.zeros_like(self.labels)
+        for label in range(self.num_known):
+            mine = self.labels == label
+            place[mine] = torch.arange(int(mine.sum()))
+        if int(torch.bincount(self.labels).min()) < 2 * count:
+            raise GoalError(f"--known-images {count} would leave too few labelled images.")
+        held = place < count
+        self.known, self.labelled = self.labelled[held], self.labelled[~held]
+        self.labels = self.labels[~held]
+
+    def draw(self, num_new: int, rng: torch.Generator, images: int | None) -> Tensor:
+        """Features of a stage with so many new classes of so many images, in random order."""
         chosen = torch.randperm(len(self.novel), generator=rng)[:num_new].tolist()
-        stage = torch.cat([self.known, *(self.novel[index] for index in chosen)])
+        stage = torch.cat([self.known, *(self.novel[index][:images] for index in chosen)])
         return stage[torch.randperm(len(stage), generator=rng)]
 
 
-def errors(pool: Pool, num_new: int, draws: int, most: int) -> dict[str, list[int]]:
+def errors(
+    pool: Pool, num_new: int, images: int | None, draws: int, most: int
+) -> dict[str, list[int]]:
     """Estimate minus truth of each estimator, for several draws."""
     found: dict[str, list[int]] = {name: [] for name in NAMES}
     known = measure_known(pool.labelled, pool.labels, pool.num_known)
     for draw in range(draws):
-        features = pool.draw(num_new, stream(0, "draw", num_new, draw))
+        features = pool.draw(num_new, stream(0, "draw", num_new, draw), images)
         choice = candidates(features, *known, most, stream(0, "estimate", num_new, draw))
         for name in NAMES:
             found[name].append(ESTIMATORS[name](choice) - num_new)
@@ -101,6 +117,8 @@ def main(
     new: str = "0,1,2,3,4,5,6",
     draws: int = 5,
     rehearsal: int = 0,
+    known_images: int | None = None,
+    new_images: int | None = None,
 ) -> None:
     """Print the mean error and the mean absolute error of every estimator.
 
@@ -111,12 +129,16 @@ def main(
         new: True numbers of new classes to try.
         draws: Draws for each.
         rehearsal: Stages of base classes that play the novel ones; 0 takes the novel ones.
+        known_images: Images of each known class in a stage; by default the protocol's.
+        new_images: Images of each new class in a stage, at most; by default all.
     """
     settings = assemble(
         recipe, None, None, flags(backbone, data_root), [f"protocol.rehearsal={rehearsal}"]
     )
     torch.set_num_threads(settings.threads or torch.get_num_threads())
     pool = Pool(settings)
+    if known_images is not None:
+        pool.hold_back(known_images)
     wanted = integers(new)
     if max(wanted) > len(pool.novel):
         raise GoalError(f"--new asks for {max(wanted)} classes; there are {len(pool.novel)} novel.")
@@ -124,7 +146,7 @@ def main(
     table = Table("new classes", *NAMES)
     total: dict[str, list[int]] = {name: [] for name in NAMES}
     for num_new in wanted:
-        found = errors(pool, num_new, draws, most)
+        found = errors(pool, num_new, new_images, draws, most)
         table.add_row(
             str(num_new),
             *(f"{np.mean(off):+.1f} ({np.mean(np.abs(off)):.1f})" for off in found.values()),

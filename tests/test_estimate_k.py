@@ -67,6 +67,22 @@ def test_known_images_alone_are_nothing_new_however_many() -> None:
     assert estimate_new(features, *known(), 8, rng()) == 0
 
 
+@pytest.mark.parametrize("apart", [0.9, 1.8])
+def test_outskirts_of_known_classes_are_nothing_new(apart: float) -> None:
+    """Many images of classes that were measured on few, in more dimensions than images tell."""
+    rng = torch.Generator().manual_seed(0)
+    scales = torch.arange(1, 257).rsqrt()
+    centres = apart * torch.randn(20, 256, generator=rng) * scales
+
+    def draw(count: int) -> Tensor:
+        noise = torch.randn(20 * count, 256, generator=rng)
+        return F.normalize(centres.repeat(count, 1) + noise * scales, dim=1)
+
+    measured = measure_known(draw(16), torch.arange(20).repeat(16), 20)
+    found = candidates(draw(48), *measured, 12, torch.Generator().manual_seed(1))
+    assert estimate_k.ruler(found) == 0
+
+
 def test_clusters_are_the_planted_classes() -> None:
     features, classes = stage(3)
     clusters = torch.from_numpy(new_clusters(features, *known(), 8, rng()))

@@ -193,11 +193,12 @@ def bic(found: Candidates) -> int:
 def ruler(found: Candidates) -> int:
     """Cut finely, drop what is known or tiny, join what no valley parts; known classes measure.
 
+    No finer than `bic` finds worth it: where nothing is new, every cut goes through known classes.
     A cluster whose images are about as near to a known mean as that class's own is a piece of
     it. Two clusters are one class if the valley between them is about as shallow as the one
     that a cut through a known class shows.
     """
-    part = found.partitions[-1]
+    part = found.partitions[bic(found)]
     known = part.centres_CR[: part.num_known]
     new = [
         part.points_NR[part.labels_N == part.num_known + j]
