@@ -6,8 +6,9 @@
 
 Known are the base classes of the recipe (digits by default). A draw mixes the base images of its
 first unlabelled stage with those of randomly chosen novel classes. With --rehearsal N base classes
-play the novel ones, as N stages' worth of them: that is where settings are chosen. A stage with
-more images of known classes than the protocol's has labelled ones that were not measured.
+play the novel ones, as N stages' worth of them: that is where settings are chosen. With
+--known-images N a stage has N labelled images of each known class, which are not measured then,
+instead of the protocol's.
 """
 
 import sys
@@ -78,13 +79,11 @@ class Pool:
 
     def hold_back(self, count: int) -> None:
         """Put so many labelled images of each class into the stages instead of their known ones."""
-        place = torch.zeros_like(self.labels)
+        if count < 0 or int(torch.bincount(self.labels).min()) < 2 * count:
+            raise GoalError(f"--known-images {count}: at most half of a class's labelled images.")
+        held = torch.zeros(len(self.labels), dtype=torch.bool)
         for label in range(self.num_known):
-            mine = self.labels == label
-            place[mine] = torch.arange(int(mine.sum()))
-        if int(torch.bincount(self.labels).min()) < 2 * count:
-            raise GoalError(f"--known-images {count} would leave too few labelled images.")
-        held = place < count
+            held[(self.labels == label).nonzero()[:count]] = True
         self.known, self.labelled = self.labelled[held], self.labelled[~held]
         self.labels = self.labels[~held]
 

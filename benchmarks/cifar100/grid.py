@@ -66,7 +66,7 @@ COUNTED = Row(
     "goal-plus",
     ("protocol.estimate_new=true", "method.num_vertices=128"),
 )
-# Ten counts that err upwards need more vertices than the narrow projector has room for.
+# Ten counts that err upwards can need more vertices than the narrow projector has room for.
 COUNTED_TEN = replace(
     COUNTED,
     assignments=(
