@@ -22,18 +22,19 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from goal.backbone import load_backbone
-from goal.bank import TokenBank
+from goal.backbone.load import load_backbone
+from goal.bank.bank import TokenBank
+from goal.bank.necks import fit_neck
 from goal.cli.common import flags, integers
-from goal.config import Settings, assemble
-from goal.data import load_dataset
-from goal.errors import GoalError
-from goal.estimate_k import ESTIMATORS, candidates, measure_known
-from goal.necks import fit_neck
-from goal.progress import Reporter
-from goal.protocol import build_stages, class_order, targets
-from goal.randomness import stream
-from goal.rehearsal import rehearse
+from goal.common.errors import GoalError
+from goal.common.progress import Reporter
+from goal.common.seeding import stream
+from goal.counting.estimators import ESTIMATORS, candidates, measure_known
+from goal.data.sets import load_dataset
+from goal.protocol.rehearsal import rehearse
+from goal.protocol.stages import build_stages, class_order, targets
+from goal.settings.recipes import assemble
+from goal.settings.settings import Settings
 
 console = Console(width=120)
 NAMES = [name for name in ESTIMATORS if name != "auto"]

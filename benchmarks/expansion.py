@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from goal.cli.common import integers
-from goal.config import assemble
-from goal.geometry import VertexLedger
-from goal.run import start
+from goal.numerics.simplex import VertexLedger
+from goal.runs.run import start
+from goal.settings.recipes import assemble
 
 ARMS: dict[str, tuple[str, ...]] = {
     "6, extended to 12": ("method.num_vertices=6", "method.expand_vertices=true"),

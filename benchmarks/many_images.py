@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from goal.data import load_dataset
-from goal.data.base import DataSettings
+from goal.data.images import DataSettings
+from goal.data.sets import load_dataset
 
 KNOWN, SHOWN, EACH = 4, 6, 60
 DAMAGED_EVERY = 1000

@@ -22,16 +22,16 @@ import numpy as np
 import torch
 
 from goal.backbone.tail import zero_started_tail
-from goal.config import TrainingSettings
-from goal.data.base import DIGEST_BYTES
-from goal.files import human_size
-from goal.methods import METHODS
+from goal.backbone.tokens import Tokens
+from goal.bank.readers import BankedTokens
+from goal.bank.shelf import Shelf
+from goal.common.progress import Reporter
+from goal.data.images import DIGEST_BYTES
+from goal.learning.trainer import StageTrainer
 from goal.methods.base import LabelledStage
-from goal.progress import Reporter
-from goal.shelf import Shelf
-from goal.sources import BankedTokens
-from goal.tokens import Tokens
-from goal.training import StageTrainer
+from goal.methods.registry import METHODS
+from goal.settings.training import TrainingSettings
+from goal.storage.files import human_size
 
 TOKENS, WIDTH, CLASSES = 197, 768, 50
 VIEWS = ("clean", 0, 1)

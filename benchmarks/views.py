@@ -14,12 +14,12 @@ from typing import Any
 from cyclopts import App
 
 from benchmarks.speed.timing import machine
-from goal.bench import Cell, run_cells
 from goal.cli.common import console, errors, flags, integers, reporter
-from goal.config import assemble
-from goal.files import write_text
 from goal.report.compare import spread
 from goal.report.runs import load_run
+from goal.runs.grid import Cell, run_cells
+from goal.settings.recipes import assemble
+from goal.storage.files import write_text
 
 VIEWS: tuple[int | str, ...] = (1, 2, 4, 8, "fresh")
 PRECISIONS = ("float32", "int8")  # beside float16, the default

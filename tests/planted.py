@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from goal.backbone.tail import ClsTail, normalise, zero_started_tail
-from goal.methods import METHODS
+from goal.backbone.tokens import Tokens
 from goal.methods.base import LabelledStage, Method, Stage
-from goal.tokens import Tokens
+from goal.methods.registry import METHODS
 
 WIDTH = 12
 CLASSES = 6

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from goal.config import Settings, compose, find_recipe, parse_assignments, read_settings
+from goal.settings.plain import parse_assignments, read_settings
+from goal.settings.recipes import find_recipe
+from goal.settings.settings import Settings, compose
 
 SMALL = (
     "protocol.train_per_class=30",

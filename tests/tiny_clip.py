@@ -7,7 +7,7 @@ import torch
 import transformers
 from PIL import Image
 
-from goal.naming import PROMPTS, Clip
+from goal.models.names import PROMPTS, Clip
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 WIDTH = 16

@@ -13,8 +13,8 @@ from cyclopts import App
 from benchmarks.cifar100.grid import PARTS, cells
 from benchmarks.cifar100.page import write_page
 from benchmarks.cifar100.references import REFERENCES, run_reference
-from goal.bench import run_cells
 from goal.cli.common import console, errors, integers, reporter
+from goal.runs.grid import run_cells
 
 app = App(help=__doc__)
 

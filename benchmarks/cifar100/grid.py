@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cifar100 import references
-from goal.bench import Cell
-from goal.config import compose, parse_assignments, read_settings
-from goal.methods import METHODS
 from goal.methods.happy import ABLATION
+from goal.methods.registry import METHODS
+from goal.runs.grid import Cell
+from goal.settings.plain import parse_assignments, read_settings
+from goal.settings.settings import compose
 
 SETTING = Path(__file__).parent / "setting.yaml"
 SIZES = {"projector_hidden": 256, "projector_out": 128}
@@ -61,19 +62,10 @@ FAIR = Row(
     "happy",
     ("method.head_init=novelty", "method.distillation_weight=10"),
 )
-COUNTED = Row(
-    "goal-plus with estimated K",
-    "goal-plus",
-    ("protocol.estimate_new=true", "method.num_vertices=128"),
-)
+COUNTED = Row("goal-plus with estimated K", "goal-plus", ("protocol.estimate_new=true",))
 # Ten counts that err upwards can need more vertices than the narrow projector has room for.
 COUNTED_TEN = replace(
-    COUNTED,
-    assignments=(
-        "protocol.estimate_new=true",
-        "method.projector_out=256",
-        "method.num_vertices=256",
-    ),
+    COUNTED, assignments=("protocol.estimate_new=true", "method.projector_out=256")
 )
 BOUND = Row("goal-plus told the truth (a bound)", "goal-plus-told", (references.CERTAIN,))
 FIRST = Row("where goal-plus began", "goal-plus-first", references.FIRST)

@@ -8,13 +8,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.cifar100.grid import ALIGNMENTS, PARTS, Row, folder_of
-from goal.errors import GoalError
-from goal.files import write_text
+from goal.common.errors import GoalError
 from goal.report.compare import paper_tables, spread
 from goal.report.figures import write_figures
 from goal.report.formats import markdown
 from goal.report.published import ablation, confident_share, stage_row
 from goal.report.runs import RunRecord, load_run
+from goal.storage.files import write_text
 
 TITLES = {
     "five-stages": "Five stages, every method (Tables 1 and 2)",

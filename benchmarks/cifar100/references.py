@@ -6,18 +6,19 @@ memory and discovery, with a bound of its own. None of them is a method of the z
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from goal.bench import Cell
-from goal.methods import METHODS, MethodSpec
+from goal.common.progress import Reporter
 from goal.methods.base import LabelledStage, Outputs, Stage, infer_all
 from goal.methods.goal_plus import GoalPlus
-from goal.progress import Reporter
-from goal.protocol import Stage as StageIds
-from goal.run import Run
+from goal.methods.registry import METHODS, MethodSpec
+from goal.protocol.stages import StageIds
+from goal.runs.grid import Cell
+from goal.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,9 @@ REFERENCES: dict[str, tuple[type[GoalPlus], str]] = {
 class ToldRun(Run):
     """A run that gives its answers away to those that ask."""
 
-    def _stage(self, ids: StageIds) -> Stage:
-        stage = super()._stage(ids)
-        if isinstance(stage, LabelledStage) or not isinstance(self.method, Told):
+    def _stage(self, ids: StageIds, unfinished: dict[str, Any] | None = None) -> Stage:
+        stage = super()._stage(ids, unfinished)
+        if isinstance(stage, LabelledStage) or not isinstance(self.learner.method, Told):
             return stage
         truth = torch.from_numpy(self.train_targets[ids.train_ids])
         return ToldStage(**vars(stage), truth=truth)

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from benchmarks.speed import building, experiment, growth, limits, precision, shares, steps, timing
 from benchmarks.speed.subjects import TINY, VIT_B, VIT_S, Size
-from goal.files import write_text
+from goal.storage.files import write_text
 
 ALL = "1,2,3,4,5"
 console = Console()

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from benchmarks.speed.subjects import Size, cut, random_images, random_model
 from benchmarks.speed.timing import interleaved, rounds
-from goal.backbone import Trunk
-from goal.bank import BankSettings, TokenBank
+from goal.backbone.trunk import Trunk
+from goal.bank.bank import BankSettings, TokenBank
 from goal.data.transforms import TransformSettings, clean
 
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from goal.config import TrainingSettings, compose
-from goal.protocol import build_stages
+from goal.protocol.stages import build_stages
+from goal.settings.settings import compose
+from goal.settings.training import TrainingSettings
 
 DAY = 86_400
 

@@ -11,7 +11,7 @@ from torch import nn
 from benchmarks.speed.steps import our_steps
 from benchmarks.speed.subjects import Size, cut, method_in_stage, noise_bank, random_model
 from benchmarks.speed.timing import Task, copy_task, interleaved, product_task
-from goal.methods.parametric import Parametric
+from goal.methods.parts.parametric import Parametric
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from benchmarks.speed.building import transform_of
 from benchmarks.speed.subjects import Size, cut, random_images, random_model
-from goal.bank import BankSettings, TokenBank
+from goal.bank.bank import BankSettings, TokenBank
 
 
 @torch.no_grad()

@@ -14,12 +14,12 @@ from torch import Tensor
 from benchmarks.speed.subjects import KNOWN, NEW, Size, cut, method_in_stage, noise_bank
 from benchmarks.speed.subjects import random_model as model_of
 from benchmarks.speed.timing import Task
-from goal.evaluation import evaluate
+from goal.backbone.tokens import RepeatingSource, Tokens
+from goal.evaluation.scoring import evaluate
 from goal.methods.base import Stage, infer_all
 from goal.methods.goal import Goal
-from goal.methods.heads import farthest_centroids, novelty_centroids
-from goal.protocol import Stage as StageIds
-from goal.tokens import RepeatingSource, Tokens
+from goal.methods.parts.heads import farthest_centroids, novelty_centroids
+from goal.protocol.stages import StageIds
 
 
 @dataclass(frozen=True)

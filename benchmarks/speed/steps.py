@@ -18,13 +18,13 @@ from benchmarks.speed.subjects import (
     random_model,
 )
 from benchmarks.speed.timing import Task, interleaved
-from goal.backbone import Backbone
 from goal.backbone.tail import normalise
-from goal.config import TrainingSettings
+from goal.backbone.tokens import TokenSource
+from goal.backbone.trunk import Backbone
+from goal.learning.trainer import make_optimiser
 from goal.methods.base import Batch, LabelledBatch, Stage
-from goal.methods.parametric import Parametric
-from goal.tokens import TokenSource
-from goal.training import make_optimiser
+from goal.methods.parts.parametric import Parametric
+from goal.settings.training import TrainingSettings
 
 METHODS = ("happy", "goal")
 

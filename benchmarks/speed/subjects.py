@@ -12,19 +12,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import ViTConfig, ViTModel
 
-from goal.backbone import IMAGENET_MEAN, IMAGENET_STD, Backbone, BackboneSettings, Trunk
+from goal.backbone.load import IMAGENET_MEAN, IMAGENET_STD
 from goal.backbone.tail import normalise
-from goal.backbone.trunk import split
-from goal.bank import BankSettings, TokenBank
-from goal.config import find_recipe, read_settings
-from goal.data.base import ArrayImages
+from goal.backbone.tokens import Tokens, TokenSource
+from goal.backbone.trunk import Backbone, BackboneSettings, Trunk, split
+from goal.bank.bank import BankSettings, TokenBank
+from goal.data.images import ArrayImages
 from goal.data.transforms import TransformSettings
-from goal.geometry import UNOWNED
-from goal.methods import METHODS
 from goal.methods.base import Batch, Method
 from goal.methods.goal import Goal
-from goal.methods.parametric import Parametric
-from goal.tokens import Tokens, TokenSource
+from goal.methods.parts.parametric import Parametric
+from goal.methods.registry import METHODS
+from goal.numerics.simplex import UNOWNED
+from goal.settings.plain import read_settings
+from goal.settings.recipes import find_recipe
 
 KNOWN, NEW = 50, 10  # CIFAR-100's first incremental stage
 

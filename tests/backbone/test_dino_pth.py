@@ -14,9 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import ViTModel
 
-from goal.backbone import BackboneSettings, load_backbone
 from goal.backbone.dino_pth import load_dino_pth
-from goal.errors import GoalError
+from goal.backbone.load import load_backbone
+from goal.backbone.trunk import BackboneSettings
+from goal.common.errors import GoalError
 
 Weights = dict[str, Tensor]
 

@@ -25,8 +25,9 @@ from transformers import (
     ViTModel,
 )
 
-from goal.backbone import Backbone, BackboneSettings, load_backbone
-from goal.errors import GoalError
+from goal.backbone.load import load_backbone
+from goal.backbone.trunk import Backbone, BackboneSettings
+from goal.common.errors import GoalError
 
 SIZE = 16
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

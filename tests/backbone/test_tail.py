@@ -20,11 +20,10 @@ from transformers import (
     ViTModel,
 )
 
-from goal.backbone import Backbone, BackboneSettings
 from goal.backbone import tail as tail_module
-from goal.backbone.trunk import split
-from goal.errors import GoalError
-from goal.tokens import Tokens
+from goal.backbone.tokens import Tokens
+from goal.backbone.trunk import Backbone, BackboneSettings, split
+from goal.common.errors import GoalError
 
 SIZES = [(32, 2, 4, 3, 16), (48, 3, 3, 2, 32)]  # width, depth, heads, batch, image size
 

@@ -10,8 +10,8 @@ from PIL import Image
 from benchmarks.cifar100.grid import PARTS, cells, folder_of
 from benchmarks.cifar100.page import write_page
 from benchmarks.cifar100.references import REFERENCES, First, FirstTold, Told
-from goal.methods import METHODS, MethodSpec
 from goal.methods.base import infer_all
+from goal.methods.registry import METHODS, MethodSpec
 from tests.contract.test_every_method import TEST, learn
 from tests.planted import base_stage, next_stage, small_method
 from tests.report.runs import write_run

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from benchmarks.estimate_k import Pool
-from goal.errors import GoalError
+from goal.common.errors import GoalError
 
 
 def pool() -> Pool:

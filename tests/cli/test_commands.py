@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from goal.cli import main
-from goal.methods import METHODS
+from goal.methods.registry import METHODS
 from tests.small_run import as_flags
 
 SMALL = [*as_flags(), "--set", "protocol.stages=1", "protocol.new_per_stage=2"]
@@ -87,7 +87,7 @@ def test_mistakes_get_a_helpful_message(
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
-    from goal.errors import GoalError
+    from goal.common.errors import GoalError
 
     with pytest.raises(GoalError):
         main(["--debug", "resume", str(tmp_path)])

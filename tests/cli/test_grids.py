@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from goal import bench, methods
-from goal import run as run_module
+from goal.methods import registry as methods
 from goal.methods.base import Stage
 from goal.methods.kmeans import FrozenKMeans
+from goal.runs import grid as bench
+from goal.runs import run as run_module
 from tests.cli.test_commands import run
 from tests.small_run import as_flags
 

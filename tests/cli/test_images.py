@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goal.data.base import DataSettings
 from goal.data.decoding import decode
+from goal.data.images import DataSettings
 from tests.cli.test_commands import run
-from tests.model.digit_folders import write_digits
+from tests.models.digit_folders import write_digits
 from tests.tiny_clip import write_clip
 
 QUICK = ["--set", "training.base_epochs=5", "training.stage_epochs=5", "bank.views=2"]

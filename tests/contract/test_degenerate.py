@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from goal.backbone.tail import normalise
-from goal.errors import GoalError
-from goal.methods import METHODS
+from goal.common.errors import GoalError
 from goal.methods.base import LabelledStage, Method, Stage, infer_all
+from goal.methods.registry import METHODS
 from tests.contract.test_every_method import TEST, learn
 from tests.planted import WIDTH, PlantedTokens, planted_classes, small_method
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from goal import checkpoint
-from goal.config import TrainingSettings
-from goal.methods import METHODS
+from goal.common.progress import Reporter
+from goal.learning.trainer import StageTrainer
 from goal.methods.base import Batch, Method, Outputs, Stage, infer_all, restore
-from goal.progress import Reporter
-from goal.training import StageTrainer
+from goal.methods.registry import METHODS
+from goal.settings.training import TrainingSettings
+from goal.storage import checkpoint
 from tests.planted import (
     PlantedTokens,
     base_stage,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from goal.data.base import Dataset, FileImages, Images
+from goal.data.images import Dataset, FileImages, Images
 
 
 def write_image(path: Path, colour: tuple[int, int, int] = (10, 20, 30), side: int = 4) -> Path:

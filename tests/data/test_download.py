@@ -13,9 +13,9 @@ from urllib.request import Request
 
 import pytest
 
+from goal.common.errors import GoalError
+from goal.common.progress import Item, Reporter
 from goal.data.download import HttpsRedirects, fetch, open_url, unpack, verify
-from goal.errors import GoalError
-from goal.progress import Item, Reporter
 
 URL = "https://example.org/data.tar.gz"
 

@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from goal.common.errors import GoalError
+from goal.common.progress import Reporter
 from goal.data import screening
-from goal.data.given import from_files
+from goal.data.own_images import from_files
 from goal.data.screening import screen, screen_below, screen_classes
-from goal.errors import GoalError
-from goal.progress import Reporter
-
-from .helpers import write_image
+from tests.data.helpers import write_image
 
 
 def test_a_tree_is_listed_sorted_and_bad_files_come_with_reasons(tmp_path: Path) -> None:

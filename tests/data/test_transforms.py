@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from goal.common.errors import GoalError
 from goal.data.transforms import TransformSettings, augmented, clean, describe
-from goal.errors import GoalError
 
 SMALL = TransformSettings(image_size=6, resize=8)
 

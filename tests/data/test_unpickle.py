@@ -17,9 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from goal.common.errors import GoalError
 from goal.data import unpickle
 from goal.data.unpickle import load_arrays
-from goal.errors import GoalError
 
 MARKER = "goal-was-here"
 

@@ -20,26 +20,28 @@ import pyarrow.parquet
 import torch
 from PIL import Image
 
-from goal import checkpoint
-from goal.config import compose, find_recipe, parse_assignments, read_settings, shipped_recipes
-from goal.data import load_dataset
-from goal.data.base import DataSettings, FileImages
+from goal.backbone.tokens import Tokens
+from goal.bank.shelf import Shelf
+from goal.common.errors import GoalError
+from goal.common.escaping import file_name, visible
+from goal.common.progress import Reporter
 from goal.data.download import unpack
-from goal.errors import GoalError
-from goal.model.page import write_page
-from goal.model.roster import Roster
-from goal.model.store import Judgement, StageRecord, Store
-from goal.model.tables import Predictions
-from goal.naming import read_names
-from goal.progress import Reporter
-from goal.protocol import ProtocolSettings, class_order
+from goal.data.images import DataSettings, FileImages
+from goal.data.sets import load_dataset
+from goal.models.classes import Roster
+from goal.models.names import read_names
+from goal.models.page import write_page
+from goal.models.predictions import Predictions
+from goal.models.store import Judgement, StageRecord, Store
+from goal.protocol.stages import ProtocolSettings, class_order
 from goal.report.compare import paper_tables
 from goal.report.formats import FORMATS
 from goal.report.page import render
 from goal.report.runs import load_run
-from goal.shelf import Shelf
-from goal.text import file_name, visible
-from goal.tokens import Tokens
+from goal.settings.plain import parse_assignments, read_settings
+from goal.settings.recipes import find_recipe, shipped_recipes
+from goal.settings.settings import compose
+from goal.storage import checkpoint
 from tests.data.helpers import write_image, write_text
 from tests.report.runs import write_pictures, write_run
 

@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 PRELOADED = [
     "goal.cli",
-    "goal.run",
-    "goal.model.life",
+    "goal.runs.run",
+    "goal.models.model",
     "goal.report.page",
     "goal.report.compare",
     "sklearn.datasets",

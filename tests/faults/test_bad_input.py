@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goal.cli import main
-from goal.config import Settings, compose
-from goal.errors import GoalError
-from goal.schema import Section
+from goal.common.errors import GoalError
+from goal.common.section import Section
+from goal.settings.settings import Settings, compose
 from tests.faults.fuzz import TARGETS
 
 # Rendering a page takes a while, mending a damaged shelf writes; the others are quick.
@@ -110,7 +110,7 @@ def test_a_defect_shows_itself_as_one(
     def broken(*_: object) -> None:
         raise RuntimeError("the flux is off")
 
-    monkeypatch.setattr("goal.run.start", broken)
+    monkeypatch.setattr("goal.runs.run.start", broken)
     code, text = complaint(capsys, "run", "--dataset", "digits", "--out", str(tmp_path / "out"))
     assert code == 70 and "bug in goal" in text and "--debug" in text and "flux" in text
     with pytest.raises(RuntimeError):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from goal.config import compose
-from goal.data import load_dataset
-from goal.data.base import Dataset
-from goal.errors import GoalError
-from goal.run import resume, start
+from goal.common.errors import GoalError
+from goal.data.images import Dataset
+from goal.data.sets import load_dataset
+from goal.runs.run import resume, start
+from goal.settings.settings import compose
 from tests.faults.nursery import Command, Plan, goal
 from tests.faults.test_kills import chosen_sites
 from tests.faults.worlds import Work, assert_nothing_torn, live_through, run_arguments
@@ -101,7 +101,7 @@ def test_vanished_files_are_named(
         gone.unlink()
         return dataset
 
-    monkeypatch.setattr("goal.run.load_dataset", load_then_lose)
+    monkeypatch.setattr("goal.runs.run.load_dataset", load_then_lose)
     with pytest.raises(GoalError, match=gone.name):
         start(settings, tmp_path / "out")
     gone.write_bytes(content)

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from goal import checkpoint
-from goal.files import read_jsonl
-from goal.integrity import verify
-from goal.manifest import signature_holds
-from goal.shelf import RECORD
+from goal.bank.shelf import RECORD
+from goal.runs.verify import verify
+from goal.storage import checkpoint
+from goal.storage.files import read_jsonl
+from goal.storage.manifest import signature_holds
 from tests.faults.nursery import Outcome, Plan, goal
-from tests.model.digit_folders import write_digits
+from tests.models.digit_folders import write_digits
 
 TINY = (
     "protocol.train_per_class=16",

@@ -5,13 +5,13 @@ import pytest
 import torch
 from sklearn.cluster import KMeans
 
-from goal.clustering import drifted, kmeans_beside
-from goal.config import TrainingSettings
-from goal.methods import METHODS
+from goal.common.progress import Reporter
+from goal.learning.trainer import StageTrainer
 from goal.methods.base import Method, infer_all
 from goal.methods.kmeans import Clustering
-from goal.progress import Reporter
-from goal.training import StageTrainer
+from goal.methods.registry import METHODS
+from goal.numerics.clustering import drifted, kmeans_beside
+from goal.settings.training import TrainingSettings
 from tests.planted import PlantedTokens, base_stage, next_stage, planted_classes, small_method
 
 CLUSTERING = [name for name, spec in METHODS.items() if issubclass(spec.method, Clustering)]

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from goal.learning.shared_base import base_settings
 from goal.methods.base import LabelledBatch, Stage, infer_all
 from goal.methods.dydm import DYDM, DYDMSettings
 from goal.methods.happy import Happy, HappySettings
-from goal.methods.ridge_memory import RidgeMemory
-from goal.shared_base import base_settings
+from goal.methods.parts.ridge_memory import RidgeMemory
 from tests.contract.test_every_method import TEST, learn
 from tests.methods.test_frost import matched_accuracy, seeded
 from tests.planted import CLASSES, SMALL, base_stage, next_stage, small_tail

@@ -9,11 +9,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from goal.clustering import assign, overlap
 from goal.losses.pairwise import ramp_up
 from goal.methods.base import Batch, LabelledBatch, Method, Stage, infer_all
-from goal.methods.class_gaussians import ClassGaussians
 from goal.methods.frost import FRoST, FRoSTSettings
+from goal.methods.parts.class_gaussians import ClassGaussians
+from goal.numerics.clustering import assign, overlap
 from tests.contract.test_every_method import learn
 from tests.planted import CLASSES, PlantedTokens, base_stage, next_stage, small_tail
 

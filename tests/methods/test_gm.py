@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from goal.common.progress import Reporter
+from goal.learning.shared_base import base_settings
+from goal.learning.trainer import StageTrainer
 from goal.losses.contrastive import info_nce
 from goal.methods.base import Batch, Stage, infer_all
 from goal.methods.gm import GM, GMSettings
 from goal.methods.vb_cgcd import VBCGCD, VBCGCDSettings
-from goal.progress import Reporter
-from goal.shared_base import base_settings
-from goal.training import StageTrainer
 from tests.contract.test_every_method import TRAINING, learn
 from tests.methods.test_frost import matched_accuracy, seeded
 from tests.planted import CLASSES, SMALL, PlantedTokens, base_stage, next_stage, small_tail

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from goal.config import TrainingSettings
-from goal.errors import GoalError
+from goal.common.errors import GoalError
+from goal.common.progress import Reporter
+from goal.learning.trainer import StageTrainer
 from goal.methods.base import Method, infer_all, restore
 from goal.methods.goal import Goal
-from goal.progress import Reporter
-from goal.training import StageTrainer
+from goal.settings.training import TrainingSettings
 from tests.planted import base_stage, next_stage, small_method
 
 

@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from scipy.special import softmax
 from torch import Tensor
 
+from goal.learning.shared_base import base_settings, trained_parameters
 from goal.losses.contrastive import info_nce, sup_con
-from goal.losses.retention import sample_prototypes
+from goal.losses.replay import sample_prototypes
 from goal.methods.base import LabelledBatch, Stage, infer_all
 from goal.methods.happy import ABLATION, Happy, HappySettings
 from goal.methods.simgcd import SimGCD
-from goal.shared_base import base_settings, trained_parameters
 from tests.contract.test_every_method import learn
 from tests.methods.test_simgcd import assert_terms, batch_of, cross_distillation, seeded
 from tests.methods.test_simgcd import make as make_simgcd

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.func import functional_call
 
-from goal.errors import GoalError
+from goal.common.errors import GoalError
 from goal.losses.contrastive import info_nce
 from goal.losses.neighbours import soft_sup_con
 from goal.methods.base import Batch, LabelledBatch, restore

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from scipy.stats import multivariate_normal
 from torch import Tensor
 
+from goal.backbone.tokens import Tokens
+from goal.learning.shared_base import base_settings
 from goal.methods.base import Stage, infer_all
 from goal.methods.promptccd import PromptCCD, PromptCCDSettings, PromptPool
 from goal.methods.vanilla_gcd import VanillaGCD
-from goal.shared_base import base_settings
-from goal.tokens import Tokens
 from tests.contract.test_every_method import TEST, learn
 from tests.methods.test_frost import matched_accuracy, seeded
 from tests.planted import CLASSES, SMALL, base_stage, next_stage, small_tail

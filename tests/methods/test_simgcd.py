@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from scipy.special import rel_entr, softmax
 from torch import Tensor
 
-from goal.errors import GoalError
+from goal.common.errors import GoalError
 from goal.losses.contrastive import info_nce, sup_con
 from goal.methods.base import Batch, LabelledBatch, LabelledStage, Stage, infer_all
 from goal.methods.simgcd import SimGCD, SimGCDPlus, cooled

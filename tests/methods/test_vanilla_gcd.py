@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 
-from goal.clustering import kmeans
 from goal.losses.contrastive import info_nce, sup_con
 from goal.methods.base import Batch, LabelledBatch, infer_all
 from goal.methods.vanilla_gcd import VanillaGCD, VanillaGCDSettings
+from goal.numerics.clustering import kmeans
 from tests.contract.test_every_method import TEST, learn
 from tests.planted import CLASSES, SMALL, WIDTH, base_stage, next_stage, small_tail
 

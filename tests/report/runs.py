@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from goal.config import assemble
-from goal.data.base import ArrayImages
-from goal.metrics import StageScore, summarise
-from goal.progress import Reporter
-from goal.snapshot import gallery_images, mean_cosines, project, write_thumbnails
+from goal.common.progress import Reporter
+from goal.data.images import ArrayImages
+from goal.evaluation.metrics import StageScore, summarise
+from goal.evaluation.snapshot import gallery_images, mean_cosines, project, write_thumbnails
+from goal.settings.recipes import assemble
 
 
 def write_run(

@@ -6,15 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from goal.errors import GoalError
-from goal.report.compare import (
-    TextTable,
-    find_runs,
-    group_runs,
-    paper_tables,
-    spread,
-    sweep_table,
-)
+from goal.common.errors import GoalError
+from goal.report.compare import TextTable, find_runs, group_runs, paper_tables, spread, sweep_table
 from goal.report.formats import comma_separated, latex, markdown
 from tests.report.runs import write_run
 

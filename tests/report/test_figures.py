@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from goal.errors import GoalError
-from goal.methods import METHODS
+from goal.common.errors import GoalError
+from goal.methods.registry import METHODS
 from goal.report.compare import find_runs, group_runs
 from goal.report.figures import accuracy_figure, sweep_figure, write_figures
 from goal.report.style import HUES, method_style

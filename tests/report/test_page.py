@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from goal.cli import main
-from goal.errors import GoalError
+from goal.common.errors import GoalError
 from goal.report import content
 from goal.report.page import write_report
 from tests.report.runs import write_pictures, write_run

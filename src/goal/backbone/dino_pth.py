@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import ViTConfig, ViTModel
 
-from goal.errors import GoalError
+from goal.common.errors import GoalError
 
 _HEAD_WIDTH = 64
 _RENAMED = [

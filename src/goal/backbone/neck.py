@@ -8,7 +8,7 @@ fitted once, on images of stage 0, and never trained.
 import torch
 from torch import Tensor, nn
 
-from goal.errors import GoalError
+from goal.common.errors import GoalError
 
 
 class Neck(nn.Module):

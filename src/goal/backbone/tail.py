@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from goal.tokens import Tokens
+from goal.backbone.tokens import Tokens
 
 
 class ClsTail(nn.Module):

@@ -13,9 +13,9 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from goal.backbone.neck import Neck
 from goal.backbone.tail import ClsTail, normalise, tail_from_layer, zero_started_tail
-from goal.errors import GoalError, pick
-from goal.schema import Section
-from goal.tokens import Tokens
+from goal.backbone.tokens import Tokens
+from goal.common.errors import GoalError, pick
+from goal.common.section import Section
 
 
 class BackboneSettings(Section):

@@ -1,4 +1,8 @@
-"""The command line: ``goal COMMAND``. Each command only translates; the work is done elsewhere."""
+"""The command line: ``goal COMMAND``. Each command only translates; the work is done elsewhere.
+
+May import: common, storage, data, protocol, backbone, bank, methods, settings, learning, runs,
+models, report.
+"""
 
 import sys
 
@@ -7,7 +11,7 @@ from cyclopts import App
 from goal import __version__
 from goal.cli import experiments, images, pictures, tools
 from goal.cli.common import console, errors, rank
-from goal.errors import GoalError
+from goal.common.errors import GoalError
 
 app = App(
     name="goal",

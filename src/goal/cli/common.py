@@ -13,10 +13,11 @@ from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
 
-from goal.errors import GoalError
+from goal.common.errors import GoalError
 
 if TYPE_CHECKING:
-    from goal.progress import Reporter, TerminalReporter
+    from goal.cli.terminal import TerminalReporter
+    from goal.common.progress import Reporter
     from goal.report.compare import TextTable
 
 # Bytes that move the cursor or hide what follows: control characters, turned-around text.
@@ -56,7 +57,7 @@ Set = Annotated[
 
 def reporter() -> "TerminalReporter":
     """Return the reporter of commands: lines, and bars where there is a terminal."""
-    from goal.progress import TerminalReporter
+    from goal.cli.terminal import TerminalReporter
 
     return TerminalReporter(console)
 
@@ -81,7 +82,7 @@ def logging(log: Log, folder: Path) -> Iterator["Reporter"]:
     if log is None:
         yield reporter()
         return
-    from goal.live import TensorboardReporter
+    from goal.runs.tensorboard import TensorboardReporter
 
     live = TensorboardReporter(reporter(), folder / "tensorboard")
     console.print(f"Live curves: tensorboard --logdir {folder}", soft_wrap=True, highlight=False)

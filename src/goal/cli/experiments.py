@@ -17,7 +17,7 @@ from goal.cli.common import (
     refuse_ranks,
     reporter,
 )
-from goal.errors import GoalError
+from goal.common.errors import GoalError
 
 
 def demo(*, out: Path = Path("runs/demo"), seed: int = 0) -> None:
@@ -31,10 +31,10 @@ def demo(*, out: Path = Path("runs/demo"), seed: int = 0) -> None:
         seed: Training seed.
     """
     refuse_ranks("demo")
-    from goal.config import assemble
     from goal.report.page import write_report
     from goal.report.tables import comparison_table
-    from goal.run import start
+    from goal.runs.run import start
+    from goal.settings.recipes import assemble
 
     folders = []
     for method in ("goal-plus", "goal", "kmeans"):
@@ -80,8 +80,8 @@ def run(
         log: Also write live curves, into tensorboard/ in the run folder.
         overrides: Any other setting.
     """
-    from goal.config import assemble
-    from goal.run import start
+    from goal.runs.run import start
+    from goal.settings.recipes import assemble
 
     given = flags(backbone, data_root, seed=seed, device=device, download=download)
     settings = assemble(recipe, dataset, method, given, overrides)
@@ -97,7 +97,7 @@ def resume(folder: Path, /, *, log: Log = None) -> None:
         folder: The run folder.
         log: Also write live curves, into tensorboard/ in the run folder.
     """
-    from goal.run import resume as resume_run
+    from goal.runs.run import resume as resume_run
 
     with logging(log, folder) as shown:
         resume_run(folder, shown)
@@ -143,7 +143,7 @@ def bench(
         overrides: Any other setting, for all cells that have it.
     """
     refuse_ranks("bench")
-    from goal.bench import grid, run_cells
+    from goal.runs.grid import grid, run_cells
 
     cells = grid(
         methods.split(","),
@@ -212,11 +212,11 @@ def sweep(
     refuse_ranks("sweep")
     from urllib.parse import unquote
 
-    from goal.bench import run_cells, sweep_cells
-    from goal.config import assemble
-    from goal.files import write_text
     from goal.report.compare import sweep_table
     from goal.report.formats import comma_separated
+    from goal.runs.grid import run_cells, sweep_cells
+    from goal.settings.recipes import assemble
+    from goal.storage.files import write_text
 
     key, equals, values = over.partition("=")
     if not equals or not values:

@@ -9,14 +9,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from goal.cli.common import Set, console, reporter
-from goal.errors import GoalError
+from goal.common.errors import GoalError
 
 if TYPE_CHECKING:
-    from goal.data.given import ImageSet
-    from goal.model.folder import ModelFolder
-    from goal.model.life import Model
-    from goal.model.store import StageRecord
-    from goal.model.tables import Predictions
+    from goal.data.own_images import ImageSet
+    from goal.models.folder import ModelFolder
+    from goal.models.model import Model
+    from goal.models.predictions import Predictions
+    from goal.models.store import StageRecord
 
 _SHOWN = 20
 ModelPath = Annotated[Path, Parameter(name="--model", help="The model folder.")]
@@ -48,9 +48,9 @@ def fit(
     """
     import numpy as np
 
-    from goal.data.given import from_files
+    from goal.data.own_images import from_files
     from goal.data.screening import Screened, screen_classes
-    from goal.model.settings import model_settings
+    from goal.models.settings import model_settings
 
     settings = model_settings(method, backbone, seed, device, assignments=overrides)
     classes = screen_classes(labelled, reporter())
@@ -249,7 +249,7 @@ def suggest_names(*, model: ModelPath, names: Path, clip: Path) -> None:
         names: Text file of candidate names, one per line.
         clip: Folder of a transformers CLIP model.
     """
-    from goal.naming import suggest_names as ask
+    from goal.models.names import suggest_names as ask
 
     opened = _folder(model)
     table = Table("Class", "Suggestion", "Likeliest")
@@ -262,7 +262,7 @@ def suggest_names(*, model: ModelPath, names: Path, clip: Path) -> None:
 
 def doctor() -> None:
     """Say what this machine can do: device, memory, disk, versions, what is at hand."""
-    from goal.doctor import examine
+    from goal.cli.doctor import examine
 
     table = Table(box=None, show_header=False)
     for topic, finding in examine():
@@ -271,13 +271,13 @@ def doctor() -> None:
 
 
 def _open(folder: Path, device: str | None = None) -> "Model":
-    from goal.model.life import Model
+    from goal.models.model import Model
 
     return Model(folder, reporter(), device)
 
 
 def _folder(folder: Path) -> "ModelFolder":
-    from goal.model.folder import ModelFolder
+    from goal.models.folder import ModelFolder
 
     return ModelFolder(folder)
 
@@ -289,7 +289,7 @@ def _say(text: str) -> None:
 
 def _screened(places: tuple[Path, ...]) -> "ImageSet":
     """Screen files and everything below folders."""
-    from goal.data.given import from_files
+    from goal.data.own_images import from_files
     from goal.data.screening import Screened, screen_below
 
     if not places:

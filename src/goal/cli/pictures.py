@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from goal.cli.common import console
-from goal.errors import GoalError
+from goal.common.errors import GoalError
 
 
 def report(*folders: Path, out: Path | None = None) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 from rich.table import Table
 
 from goal.cli.common import Set, console, errors, flags, refuse_ranks, reporter
-from goal.errors import GoalError
+from goal.common.errors import GoalError
 
 
 def list_(kind: Literal["methods", "datasets", "backbones", "recipes"], /) -> None:
@@ -15,10 +15,10 @@ def list_(kind: Literal["methods", "datasets", "backbones", "recipes"], /) -> No
     Args:
         kind: What to list.
     """
-    from goal.backbone import BACKBONES
-    from goal.config import shipped_recipes
-    from goal.data import DATASETS
-    from goal.methods import METHODS
+    from goal.backbone.load import BACKBONES
+    from goal.data.sets import DATASETS
+    from goal.methods.registry import METHODS
+    from goal.settings.recipes import shipped_recipes
 
     entries = {
         "methods": lambda: {name: spec.summary for name, spec in METHODS.items()},
@@ -54,11 +54,12 @@ def pretrain(
     import numpy as np
 
     refuse_ranks("pretrain")
-    from goal.config import assemble, merge, parse_assignments
-    from goal.data import load_dataset
-    from goal.pretrain import PretrainSettings
-    from goal.pretrain import pretrain as run_pretraining
-    from goal.protocol import class_order, targets
+    from goal.data.sets import load_dataset
+    from goal.learning.pretrain import PretrainSettings
+    from goal.learning.pretrain import pretrain as run_pretraining
+    from goal.protocol.stages import class_order, targets
+    from goal.settings.plain import merge, parse_assignments
+    from goal.settings.recipes import assemble
 
     tree = parse_assignments(overrides)
     own = PretrainSettings.parse(tree.pop("pretrain", {}), "settings under 'pretrain'")
@@ -77,8 +78,8 @@ def verify(folder: Path, /) -> None:
     Args:
         folder: A run, a model, a token bank, or a folder that holds some.
     """
-    from goal.files import human_size
-    from goal.integrity import verify as verify_folder
+    from goal.runs.verify import verify as verify_folder
+    from goal.storage.files import human_size
 
     verdict = verify_folder(folder)
     for path in verdict.unlisted:
@@ -97,9 +98,9 @@ def info(*, folder: Path | None = None) -> None:
     Args:
         folder: The cache folder, if not $GOAL_CACHE or ~/.cache/goal.
     """
-    from goal.bank import BankSettings, bank_root
-    from goal.files import human_size
-    from goal.shelf import inspect
+    from goal.bank.bank import BankSettings, bank_root
+    from goal.bank.shelf import inspect
+    from goal.storage.files import human_size
 
     root = bank_root(BankSettings(folder=str(folder) if folder else None))
     shelves = inspect(root)
@@ -125,9 +126,9 @@ def clear(*, trunk: str | None = None, folder: Path | None = None) -> None:
         trunk: Only those of the trunk whose name (see `goal bank info`) starts so.
         folder: The cache folder, if not $GOAL_CACHE or ~/.cache/goal.
     """
-    from goal.bank import BankSettings, bank_root
-    from goal.files import human_size
-    from goal.shelf import clear as clear_shelves
+    from goal.bank.bank import BankSettings, bank_root
+    from goal.bank.shelf import clear as clear_shelves
+    from goal.storage.files import human_size
 
     root = bank_root(BankSettings(folder=str(folder) if folder else None))
     console.print(f"Freed {human_size(clear_shelves(root, trunk))} in {root}.")

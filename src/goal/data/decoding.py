@@ -9,7 +9,7 @@ which have no agreed white.
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from goal.errors import GoalError
+from goal.common.errors import GoalError
 
 DECODING = 2
 """Changes whenever the same file may give other pixels: a part of every file's digest."""

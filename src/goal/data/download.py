@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import IO
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from goal.errors import GoalError
-from goal.progress import Reporter
+from goal.common.errors import GoalError
+from goal.common.progress import Reporter
 
 CHUNK_BYTES = 1 << 20
 MAX_BYTES = 8 << 30

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from PIL import Image
 
+from goal.common.errors import GoalError
+from goal.common.escaping import file_name
+from goal.common.progress import Reporter
 from goal.data.decoding import UnreadableImage, check_size, explain
-from goal.data.files import class_folders
-from goal.errors import GoalError
-from goal.progress import Reporter
-from goal.text import file_name
+from goal.data.listing import class_folders
 
 _AT_ONCE = 1000
 _READERS = min(8, os.cpu_count() or 1)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from PIL import Image
 from pydantic import Field, model_validator
 
-from goal.schema import Section
+from goal.common.section import Section
 
 Pixels = npt.NDArray[np.uint8]
 

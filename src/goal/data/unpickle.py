@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from goal.errors import GoalError
+from goal.common.errors import GoalError
 
 RECONSTRUCT = ("numpy.core.multiarray _reconstruct", "numpy._core.multiarray _reconstruct")
 SCALAR = ("numpy.core.multiarray scalar", "numpy._core.multiarray scalar")

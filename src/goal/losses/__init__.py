@@ -1,1 +1,4 @@
-"""Losses: pure functions of tensors, one idea per file."""
+"""Loss terms: pure functions of tensors, each with its paper and equation.
+
+May import: nothing of goal.
+"""

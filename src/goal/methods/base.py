@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from goal.backbone.tail import ClsTail
-from goal.schema import Section
-from goal.sharing import Split
-from goal.tokens import Tokens, TokenSource
+from goal.backbone.tokens import Tokens, TokenSource
+from goal.common.section import Section
+from goal.distributed import Split
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,11 @@ from pydantic import Field
 from torch import Tensor
 
 from goal.backbone.tail import ClsTail
+from goal.backbone.tokens import Tokens, TokenSource
+from goal.distributed import Split
 from goal.methods.base import LabelledStage, Outputs, Stage
 from goal.methods.happy import Happy, HappySettings
-from goal.methods.ridge_memory import RidgeMemory
-from goal.sharing import Split
-from goal.tokens import Tokens, TokenSource
+from goal.methods.parts.ridge_memory import RidgeMemory
 
 
 class DYDMSettings(HappySettings):

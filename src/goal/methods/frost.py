@@ -32,8 +32,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from goal.backbone.tail import ClsTail
+from goal.backbone.tokens import Tokens
+from goal.losses.distillation import feature_distillation
 from goal.losses.pairwise import consistency, pairwise_bce, ramp_up, rank_statistics
-from goal.losses.retention import feature_distillation
 from goal.methods.base import (
     Batch,
     LabelledBatch,
@@ -44,8 +45,7 @@ from goal.methods.base import (
     Stage,
     infer_all,
 )
-from goal.methods.class_gaussians import ClassGaussians
-from goal.tokens import Tokens
+from goal.methods.parts.class_gaussians import ClassGaussians
 
 SHORT = 0.1  # length of a new row of weights
 

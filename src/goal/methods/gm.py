@@ -40,19 +40,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from goal.backbone.tail import ClsTail
-from goal.clustering import kmeans, split_high
 from goal.losses.pairwise import consistency, pairwise_bce, rank_statistics
-from goal.methods.base import (
-    Batch,
-    LabelledBatch,
-    LabelledStage,
-    MethodSettings,
-    Stage,
-    infer_all,
-)
-from goal.methods.class_gaussians import ClassGaussians
-from goal.methods.heads import random_directions
-from goal.methods.parametric import BASE_KEYS, Parametric, ParametricSettings
+from goal.methods.base import Batch, LabelledBatch, LabelledStage, MethodSettings, Stage, infer_all
+from goal.methods.parts.class_gaussians import ClassGaussians
+from goal.methods.parts.heads import random_directions
+from goal.methods.parts.parametric import BASE_KEYS, Parametric, ParametricSettings
+from goal.numerics.clustering import kmeans, split_high
 
 
 class GMSettings(ParametricSettings):

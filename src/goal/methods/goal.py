@@ -20,21 +20,9 @@ from pydantic import Field
 from torch import Tensor
 
 from goal.backbone.tail import ClsTail
-from goal.clustering import (
-    assign,
-    class_means,
-    kmeans,
-    lowest_per_class,
-    overlap,
-    part_of,
-)
-from goal.geometry import UNOWNED
+from goal.backbone.tokens import Tokens
 from goal.losses.alignment import dot_alignment
-from goal.losses.classification import (
-    entropy,
-    negative_group_entropy,
-)
-from goal.methods.aligned_base import AlignedBase, AlignedBaseSettings
+from goal.losses.classification import entropy, negative_group_entropy
 from goal.methods.base import (
     Batch,
     ConfidentSet,
@@ -44,8 +32,10 @@ from goal.methods.base import (
     Stage,
     infer_all,
 )
-from goal.methods.parametric import RetentionSettings, Views
-from goal.tokens import Tokens
+from goal.methods.parts.aligned_base import AlignedBase, AlignedBaseSettings
+from goal.methods.parts.parametric import RetentionSettings, Views
+from goal.numerics.clustering import assign, class_means, kmeans, lowest_per_class, overlap, part_of
+from goal.numerics.simplex import UNOWNED
 
 
 class GoalSettings(AlignedBaseSettings, RetentionSettings):

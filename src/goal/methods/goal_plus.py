@@ -27,7 +27,7 @@ from pydantic import Field
 from torch import Tensor
 
 from goal.backbone.tail import ClsTail
-from goal.methods.aligned_base import AlignedBase, AlignedBaseSettings
+from goal.backbone.tokens import Tokens
 from goal.methods.base import (
     Batch,
     LabelledBatch,
@@ -37,10 +37,10 @@ from goal.methods.base import (
     Stage,
     infer_all,
 )
-from goal.methods.discovery import discover
-from goal.methods.shape_memory import ShapeMemory
-from goal.methods.whitening import Whitening
-from goal.tokens import Tokens
+from goal.methods.parts.aligned_base import AlignedBase, AlignedBaseSettings
+from goal.methods.parts.discovery import discover
+from goal.methods.parts.shape_memory import ShapeMemory
+from goal.methods.parts.whitening import Whitening
 
 HALF = math.sqrt(0.5)  # two unit vectors of this length make one
 

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from goal.losses.classification import negative_group_entropy
 from goal.methods.base import Batch, LabelledBatch
-from goal.methods.parametric import RetentionSettings, Views
+from goal.methods.parts.parametric import RetentionSettings, Views
 from goal.methods.simgcd import SelfDistilling, SelfDistillingSettings
 
 

@@ -15,17 +15,10 @@ from pydantic import Field
 from torch import Tensor
 
 from goal.backbone.tail import ClsTail
-from goal.clustering import class_means, drifted, kmeans, kmeans_beside
-from goal.methods.base import (
-    LabelledStage,
-    Method,
-    MethodSettings,
-    Outputs,
-    Stage,
-    infer_all,
-)
-from goal.methods.heads import novelty_centroids
-from goal.tokens import Tokens
+from goal.backbone.tokens import Tokens
+from goal.methods.base import LabelledStage, Method, MethodSettings, Outputs, Stage, infer_all
+from goal.methods.parts.heads import novelty_centroids
+from goal.numerics.clustering import class_means, drifted, kmeans, kmeans_beside
 
 
 class ClusteringSettings(MethodSettings):

@@ -28,12 +28,12 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from goal.errors import GoalError
+from goal.common.errors import GoalError
+from goal.common.seeding import stream
 from goal.losses.contrastive import info_nce
 from goal.losses.neighbours import soft_sup_con
 from goal.methods.base import Batch, LabelledBatch, LabelledStage, Stage
 from goal.methods.vanilla_gcd import VanillaGCD, VanillaGCDSettings
-from goal.randomness import stream
 
 
 class MetaGCDSettings(VanillaGCDSettings):

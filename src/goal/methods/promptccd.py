@@ -28,11 +28,11 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from goal.backbone.tail import ClsTail
-from goal.clustering import draw_seed
+from goal.backbone.tokens import Tokens, TokenSource
+from goal.distributed import Split
 from goal.methods.base import Outputs, Stage
 from goal.methods.vanilla_gcd import VanillaGCD, VanillaGCDSettings
-from goal.sharing import Split
-from goal.tokens import Tokens, TokenSource
+from goal.numerics.clustering import draw_seed
 
 
 class PromptCCDSettings(VanillaGCDSettings):
@@ -155,7 +155,7 @@ class PromptCCD(VanillaGCD):
 
     @torch.no_grad()
     def _query(self, tokens: Tokens) -> Tensor:
-        """Unit features without prompts, (B, D), of just the given tokens (see `goal.sharing`)."""
+        """Unit features without prompts, (B, D), of these tokens alone (`goal.distributed`)."""
         return F.normalize(self.tail.forward(tokens), dim=1)
 
     def _queries_of(self, tokens: TokenSource, batch_size: int = 512) -> Tensor:

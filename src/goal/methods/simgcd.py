@@ -26,9 +26,9 @@ from torch import Tensor
 
 from goal.backbone.tail import ClsTail
 from goal.losses.classification import negative_mean_entropy
-from goal.losses.logit_distillation import logit_distillation
+from goal.losses.distillation import logit_distillation
 from goal.methods.base import Batch, LabelledBatch, MethodSettings, Stage
-from goal.methods.parametric import BASE_KEYS, Parametric, ParametricSettings, Views
+from goal.methods.parts.parametric import BASE_KEYS, Parametric, ParametricSettings, Views
 
 
 class SelfDistillingSettings(ParametricSettings):

@@ -19,10 +19,10 @@ from pydantic import Field
 from torch import Tensor
 
 from goal.backbone.tail import ClsTail
+from goal.backbone.tokens import Tokens
 from goal.losses.contrastive import info_nce, sup_con
 from goal.methods.base import Batch, LabelledBatch, MethodSettings, Outputs, Projector
 from goal.methods.kmeans import Clustering, ClusteringSettings
-from goal.tokens import Tokens
 
 
 class VanillaGCDSettings(ClusteringSettings):

@@ -40,7 +40,7 @@ from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
 from goal.backbone.tail import ClsTail
-from goal.clustering import class_means, draw_seed
+from goal.backbone.tokens import Tokens
 from goal.methods.base import (
     Batch,
     LabelledBatch,
@@ -50,8 +50,8 @@ from goal.methods.base import (
     Stage,
     infer_all,
 )
-from goal.methods.parametric import BASE_KEYS, Parametric, ParametricSettings
-from goal.tokens import Tokens
+from goal.methods.parts.parametric import BASE_KEYS, Parametric, ParametricSettings
+from goal.numerics.clustering import class_means, draw_seed
 
 SPHERE = 0.1  # share of a sphere in the covariance within base classes, and floor of the mixture
 

@@ -1,1 +1,4 @@
-"""Tables and pages for people."""
+"""Reports about runs: tables, figures and one page.
+
+May import: common, storage, settings, pages, evaluation, runs.
+"""

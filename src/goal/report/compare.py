@@ -12,11 +12,11 @@ from typing import Any
 
 import yaml
 
-from goal.config import compose, identity_of
-from goal.errors import GoalError
-from goal.integrity import blaming_damage
+from goal.common.errors import GoalError
 from goal.report import published
 from goal.report.runs import RunRecord, load_run
+from goal.runs.verify import blaming_damage
+from goal.settings.settings import compose, identity_of
 
 CONVENTIONS = {"base/novel": ("base", "novel"), "seen/unseen": ("seen", "unseen")}
 FORMS = ("gm", "happy", "vb_cgcd", "goal_own", "goal_rivals")

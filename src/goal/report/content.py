@@ -14,22 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from goal.errors import GoalError
-from goal.files import read_json
+from goal.common.errors import GoalError
+from goal.evaluation.chosen import MAX_CLASSES, Choice, choose, spread_out
+from goal.pages.galleries import Card, Picture, card_data, data_uri
 from goal.report import published
 from goal.report.compare import FORMS, Group, group_runs
-from goal.report.galleries import (
-    MAX_CLASSES,
-    Card,
-    Choice,
-    Picture,
-    card_data,
-    choose,
-    data_uri,
-    spread_out,
-)
 from goal.report.runs import RunRecord
 from goal.report.style import method_style
+from goal.storage.files import read_json
 
 SERIES = (
     *("all", "base", "novel", "seen", "unseen", "base_identity", "nmi", "ari"),

@@ -10,13 +10,13 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
-from goal.errors import GoalError
-from goal.files import replacing
-from goal.integrity import blaming_damage
+from goal.common.errors import GoalError
 from goal.report import published
 from goal.report.compare import CONVENTIONS, Group, alignment, find_runs, group_runs
 from goal.report.runs import RunRecord
 from goal.report.style import HUES, Hue, method_style
+from goal.runs.verify import blaming_damage
+from goal.storage.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,14 +7,14 @@ from string import Template
 from typing import Any
 
 from goal import __version__
-from goal.files import write_text
-from goal.integrity import blaming_damage
-from goal.manifest import amend
+from goal.pages.html import asset, document, json_script
 from goal.report.compare import find_runs
 from goal.report.content import build
-from goal.report.html import asset, document, json_script
 from goal.report.runs import RunRecord
 from goal.report.tables import STAGE_COLUMNS, cell
+from goal.runs.verify import blaming_damage
+from goal.storage.files import write_text
+from goal.storage.manifest import amend
 
 
 def write_report(folders: Sequence[Path], path: Path) -> Path:

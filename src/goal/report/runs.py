@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from goal import manifest
-from goal.errors import GoalError
-from goal.files import read_json, read_jsonl, require_format
+from goal.common.errors import GoalError
+from goal.storage import manifest
+from goal.storage.files import read_json, read_jsonl, require_format
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,51 @@
+"""What a process uses while it works: CPU threads, memory, and a clock."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def cpu_threads(count: int | None) -> Iterator[None]:
+    """Compute on so many CPU threads, then on as many as before."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def forget_peak_memory() -> None:
+    """Let the peak begin anew, where the system can (Linux)."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_memory() -> float | None:
+    """Largest resident memory since the peak was forgotten, in MB; None where nothing tells it."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return None
+    kilobytes = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
+    return round(int(kilobytes[0]) / 1e3, 1) if kilobytes else None
+
+
+class Pause:
+    """Tells when so many seconds have passed."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin to count anew."""
+        self._began = time.monotonic()
+
+    def over(self) -> bool:
+        """Whether the time has passed."""
+        return time.monotonic() - self._began >= self._seconds

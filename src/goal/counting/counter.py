@@ -1,0 +1,89 @@
+"""The counter of new classes, for experiments and models alike.
+
+It works on the features of the pretrained backbone, which no stage changes, so the means of known
+classes stay true without keeping any image. A stage's own classes are added as the method that
+learned them sees them.
+"""
+
+import copy
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from goal.backbone.tail import ClsTail
+from goal.backbone.tokens import TokenSource
+from goal.common.seeding import stream
+from goal.counting.estimators import LEAST, Spread, estimate_new, measure_known
+from goal.numerics.clustering import class_means
+
+_BATCH = 512
+_USUAL_MOST = 10
+
+
+def most_new(num_known: int, images: int, free: int | None) -> int:
+    """Largest number of new classes that a stage is searched for.
+
+    As many as the estimators were measured with, enough images for each to be a class, and no more
+    than have room.
+
+    Args:
+        num_known: Classes known before the stage.
+        images: Images of the stage.
+        free: Vertices without a class, where the method has any.
+    """
+    most = min(max(_USUAL_MOST, num_known // 2), max(1, images // (2 * LEAST)))
+    return most if free is None else min(most, free)
+
+
+class Counter:
+    """Counts the new classes of one stage after the other.
+
+    Attributes:
+        means: Mean features of all classes that have images, (classes, D).
+        spread: How the labelled classes spread about theirs.
+    """
+
+    means: Tensor
+    spread: Spread
+
+    def __init__(self, tail: ClsTail, seed: int) -> None:
+        self._tail = copy.deepcopy(tail).requires_grad_(False).eval()
+        self._seed = seed
+
+    def count(self, tokens: TokenSource, index: int, most: int) -> int:
+        """Estimate how many classes, 0 to `most`, are new in the images of stage `index`."""
+        rng = stream(self._seed, "estimate", index)
+        return estimate_new(self._features(tokens), self.means, self.spread, most, rng)
+
+    def note_labelled(self, tokens: TokenSource, labels: Tensor) -> None:
+        """Measure the classes of stage 0."""
+        count = int(labels.max()) + 1
+        self.means, self.spread = measure_known(self._features(tokens), labels, count)
+
+    def note_found(self, tokens: TokenSource, classes: Tensor, num_known: int) -> None:
+        """Add the classes of a later stage, as the method assigned its images."""
+        new = classes.cpu() >= num_known
+        if not bool(new.any()):
+            return
+        labels = classes.cpu()[new].unique(return_inverse=True)[1]
+        found = class_means(self._features(tokens)[new], labels, int(labels.max()) + 1)
+        self.means = torch.cat([self.means, found])
+
+    def state_dict(self) -> dict[str, Any]:
+        """What later stages need: tensors only."""
+        return {"means": self.means, "within": self.spread.within_DD, "gap": self.spread.gap}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        self.means = state["means"]
+        self.spread = Spread(state["within"], state["gap"])
+
+    @torch.no_grad()
+    def _features(self, tokens: TokenSource) -> Tensor:
+        """Unit features of the pretrained backbone."""
+        device = next(self._tail.parameters()).device
+        parts = torch.arange(len(tokens)).split(_BATCH)
+        features = [self._tail(tokens.clean(part).to(device)).cpu() for part in parts]
+        return F.normalize(torch.cat(features), dim=1)

@@ -1,0 +1,311 @@
+"""How many new classes are in a stage's images.
+
+All estimators look at unit features of the stage's images, at the means of the known classes, and
+at what stage 0 measured of them (`measure_known`): no image needs to be kept.
+
+The estimators share one family of partitions: k-means around the known means, which stay put, and
+0, 1, 2, ... new centres. They differ in how they choose among them.
+
+Shapes: N images, D features, K known classes, C centres, R reduced features.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.metrics import silhouette_score
+from torch import Tensor
+
+from goal.common.errors import pick
+from goal.numerics.clustering import class_means, kmeans
+
+# Chosen on base classes that played the new ones (docs/decisions/0008).
+AXES = 64  # principal directions that are looked at
+SHRINK = 0.5  # how far the known classes' covariance is drawn to a ball before rounding by it
+LEAST = 12  # images without which a cluster does not count as a class
+OUTSIDE = 1.5  # squared distance to a known mean, over its own images', from where on it is not it
+VALLEY = 1.25  # depth between two classes over the depth between the halves of a plain one
+
+_USUAL_HALVES = 3.2  # depth between the halves of a class, where no known class is large enough
+_LLOYD_STEPS = 20
+_CANDIDATES = 5
+
+
+class Spread(NamedTuple):
+    """How the classes of stage 0 spread: tensors only, so that it can be stored as it is.
+
+    Attributes:
+        within_DD: Covariance of features about their class mean, every class counted alike.
+        gap: How deep the valley between two clusters must be if they are two classes.
+    """
+
+    within_DD: Tensor
+    gap: Tensor
+
+
+class Partition(NamedTuple):
+    """The stage's images around the known means, which come first, and some new centres."""
+
+    points_NR: Tensor
+    centres_CR: Tensor
+    num_known: int
+    labels_N: Tensor
+    distortion: float
+
+
+class Candidates(NamedTuple):
+    """What estimators choose from.
+
+    Attributes:
+        partitions: With 0, 1, 2, ... new centres.
+        gap: See `Spread`.
+        own: Mean squared distance of known classes' images from their means, in the same space.
+    """
+
+    partitions: list[Partition]
+    gap: float
+    own: float
+
+
+Estimator = Callable[[Candidates], int]
+
+
+def measure_known(features_ND: Tensor, labels_N: Tensor, count: int) -> tuple[Tensor, Spread]:
+    """Measure labelled classes at stage 0.
+
+    Args:
+        features_ND: Unit features.
+        labels_N: Their classes, in 0..count-1.
+        count: Number of classes.
+
+    Returns:
+        Class means (count, D), to which later stages append those of what they found, and the
+        classes' spread, which stays as it is.
+    """
+    features, labels = features_ND.double().cpu(), labels_N.cpu()
+    means = class_means(features, labels, count)
+    centred = features - means[labels]
+    sizes = torch.bincount(labels, minlength=count).double()
+    weights_N1 = 1 / (count * sizes[labels])[:, None]
+    within = (centred * weights_N1).T @ centred
+    points_NR = features @ _axes(features, within)
+    classes = [points_NR[labels == label] for label in range(count)]
+    halves = [_halves(points) for points in classes if len(points) >= LEAST]
+    # The lower quartile: a class that falls into parts by itself is no ruler.
+    gap = VALLEY * float(np.quantile(halves or [_USUAL_HALVES], 0.25))
+    return means.to(features_ND), Spread(within, torch.tensor(gap, dtype=torch.float64))
+
+
+def estimate_new(
+    features_ND: Tensor,
+    known_means_KD: Tensor,
+    known_spread: Spread,
+    most: int,
+    rng: torch.Generator,
+    estimator: str = "auto",
+) -> int:
+    """Estimate the number of new classes in a stage's images.
+
+    Args:
+        features_ND: Unit features of the stage's images, known and new ones mixed.
+        known_means_KD: Means of all classes known so far, in the same feature space.
+        known_spread: What `measure_known` said at stage 0.
+        most: Largest answer allowed.
+        rng: Source of clustering starts.
+        estimator: A key of `ESTIMATORS`.
+
+    Returns:
+        The number of new classes, 0 to `most`; 0 means that nothing is new.
+    """
+    clusters = new_clusters(features_ND, known_means_KD, known_spread, most, rng, estimator)
+    return int(clusters.max(initial=-1)) + 1
+
+
+def new_clusters(
+    features_ND: Tensor,
+    known_means_KD: Tensor,
+    known_spread: Spread,
+    most: int,
+    rng: torch.Generator,
+    estimator: str = "auto",
+) -> npt.NDArray[np.int64]:
+    """Say which of the estimated new classes each image falls into, -1 for a known class, (N,).
+
+    The arguments are those of `estimate_new`.
+    """
+    choose = pick(ESTIMATORS, estimator, "estimator")
+    if not len(features_ND):
+        return np.empty(0, dtype=np.int64)
+    found = candidates(features_ND, known_means_KD, known_spread, most, rng)
+    chosen = found.partitions[choose(found)]
+    labels = chosen.labels_N.numpy()
+    new = labels >= chosen.num_known
+    result = np.full(len(labels), -1)
+    result[new] = np.unique(labels[new], return_inverse=True)[1]
+    return result
+
+
+def candidates(
+    features_ND: Tensor,
+    known_means_KD: Tensor,
+    known_spread: Spread,
+    most: int,
+    rng: torch.Generator,
+) -> Candidates:
+    """Cut a stage's images into known classes and 0 to `most` new ones."""
+    features, known = features_ND.double().cpu(), known_means_KD.double().cpu()
+    within = known_spread.within_DD.double().cpu()
+    axes_DR = _axes(features, within)
+    partitions = _grow(features @ axes_DR, known @ axes_DR, min(most, len(features)), rng)
+    own = float((axes_DR.T @ within @ axes_DR).trace())
+    return Candidates(partitions, float(known_spread.gap), own)
+
+
+def silhouette(found: Candidates) -> int:
+    """Largest mean silhouette (Rousseeuw 1987)."""
+    scores = []
+    for part in found.partitions:
+        several = 1 < len(part.labels_N.unique()) < len(part.labels_N)
+        points, labels = part.points_NR.numpy(), part.labels_N.numpy()
+        scores.append(float(silhouette_score(points, labels)) if several else -1.0)
+    return int(np.argmax(scores))
+
+
+def elbow(found: Candidates) -> int:
+    """Where the curve of distortions lies farthest below the line between its ends."""
+    curve = np.array([part.distortion for part in found.partitions])
+    line = np.linspace(curve[0], curve[-1], len(curve))
+    return int(np.argmax(line - curve))
+
+
+def bic(found: Candidates) -> int:
+    """Bayesian information criterion of a mixture of equal balls (as in X-means)."""
+    count, width = found.partitions[0].points_NR.shape
+    costs = [
+        count * width * np.log(max(part.distortion, 1e-300)) + new * (width + 1) * np.log(count)
+        for new, part in enumerate(found.partitions)
+    ]
+    return int(np.argmin(costs))
+
+
+def ruler(found: Candidates) -> int:
+    """Cut finely, drop what is known or tiny, join what no valley parts; known classes measure.
+
+    No finer than `bic` finds worth it: where nothing is new, every cut goes through known classes.
+    A cluster whose images are about as near to a known mean as that class's own is a piece of
+    it. Two clusters are one class if the valley between them is about as shallow as the one
+    that a cut through a known class shows.
+    """
+    part = found.partitions[bic(found)]
+    known = part.centres_CR[: part.num_known]
+    new = [
+        part.points_NR[part.labels_N == part.num_known + j]
+        for j in range(len(part.centres_CR) - part.num_known)
+    ]
+    kept = [
+        centre
+        for points, centre in zip(new, part.centres_CR[part.num_known :], strict=True)
+        if len(points) >= LEAST
+        and float(torch.cdist(points, known).square().mean(dim=0).min()) >= OUTSIDE * found.own
+    ]
+    if not kept:
+        return 0
+    centres = torch.cat([known, torch.stack(kept)])
+    labels = torch.cdist(part.points_NR, centres).argmin(dim=1)
+    clusters = [part.points_NR[labels == part.num_known + j] for j in range(len(kept))]
+    return _count_joined([points for points in clusters if len(points) >= LEAST], found.gap)
+
+
+ESTIMATORS: dict[str, Estimator] = {
+    "auto": ruler,
+    "ruler": ruler,
+    "silhouette": silhouette,
+    "elbow": elbow,
+    "bic": bic,
+}
+
+
+def _axes(features_ND: Tensor, within_DD: Tensor) -> Tensor:
+    """Directions to look along: the main ones once known classes spread about alike, (D, R)."""
+    eye = torch.eye(len(within_DD), dtype=torch.float64)
+    ball = within_DD.trace() / len(within_DD)
+    values, vectors = torch.linalg.eigh((1 - SHRINK) * within_DD + SHRINK * ball * eye)
+    rounding_DD = vectors / values.clamp_min(1e-12).sqrt()
+    _, main_DD = torch.linalg.eigh(torch.cov((features_ND @ rounding_DD).T, correction=0))
+    return torch.as_tensor(rounding_DD @ main_DD[:, -AXES:])
+
+
+def _grow(points: Tensor, known: Tensor, most: int, rng: torch.Generator) -> list[Partition]:
+    """Partitions with 0 to `most` new centres, each started from the one before."""
+    partitions = [_settle(points, known, len(known), steps=0)]
+    for _ in range(most):
+        last = partitions[-1]
+        distance = torch.cdist(points, last.centres_CR).amin(dim=1).square() + 1e-12
+        seeds = torch.multinomial(distance, _CANDIDATES, replacement=True, generator=rng)
+        trials = [
+            _settle(points, torch.cat([last.centres_CR, points[seed][None]]), len(known), steps=2)
+            for seed in seeds
+        ]
+        best = min(trials, key=lambda trial: trial.distortion)
+        partitions.append(_settle(points, best.centres_CR, len(known), _LLOYD_STEPS))
+    return partitions
+
+
+def _settle(points: Tensor, centres: Tensor, num_known: int, steps: int) -> Partition:
+    """Lloyd's algorithm in which the first centres do not move."""
+    labels = torch.cdist(points, centres).argmin(dim=1)
+    for _ in range(steps):
+        means = class_means(points, labels, len(centres))
+        filled = torch.bincount(labels, minlength=len(centres)) > 0
+        filled[:num_known] = False
+        centres = torch.where(filled[:, None], means, centres)
+        before, labels = labels, torch.cdist(points, centres).argmin(dim=1)
+        if torch.equal(before, labels):
+            break
+    distortion = float((points - centres[labels]).square().sum(dim=1).mean())
+    return Partition(points, centres, num_known, labels, distortion)
+
+
+def _count_joined(clusters: list[Tensor], gap: float) -> int:
+    """Join the least parted two until every valley is as deep as `gap`; count what is left."""
+    depths = np.array(
+        [[_depth(a, b) if a is not b else np.inf for b in clusters] for a in clusters]
+    )
+    while len(clusters) > 1 and depths.min() < gap:
+        i, j = sorted(divmod(int(depths.argmin()), len(clusters)))
+        clusters[i] = torch.cat([clusters[i], clusters[j]])
+        del clusters[j]
+        depths = np.delete(np.delete(depths, j, axis=0), j, axis=1)
+        fresh = [_depth(clusters[i], b) if b is not clusters[i] else np.inf for b in clusters]
+        depths[i, :], depths[:, i] = fresh, fresh
+    return len(clusters)
+
+
+def _depth(first_NR: Tensor, second_NR: Tensor) -> float:
+    """Distance of two clusters on the line between them, in deviations on that line.
+
+    The line is drawn through one half of the points and the other half is measured on it, cut in
+    the middle, so that a chance direction of high spread does not pass for a valley.
+    """
+    if min(len(first_NR), len(second_NR)) < 4:
+        return 0.0
+    found = []
+    for fold in (0, 1):
+        left, right = first_NR[fold::2].mean(dim=0), second_NR[fold::2].mean(dim=0)
+        line = right - left
+        other = torch.cat([first_NR[1 - fold :: 2], second_NR[1 - fold :: 2]])
+        place = (other - (left + right) / 2) @ line / line.norm().clamp_min(1e-12)
+        below, above = place[place < 0], place[place >= 0]
+        if min(len(below), len(above)) < 2:
+            return 0.0
+        inner = torch.cat([below - below.mean(), above - above.mean()]).square().mean().sqrt()
+        found.append(float((above.mean() - below.mean()) / inner.clamp_min(1e-12)))
+    return sum(found) / len(found)
+
+
+def _halves(points_NR: Tensor) -> float:
+    """Depth of the valley where 2-means cuts some points in two."""
+    sides, _ = kmeans(points_NR, 2, torch.Generator().manual_seed(0), restarts=3)
+    return _depth(points_NR[sides == 0], points_NR[sides == 1])

@@ -1,0 +1,65 @@
+"""Small readers that the datasets made of image files share."""
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from goal.common.errors import GoalError
+from goal.data.images import FileImages
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
+
+
+def class_folders(parent: Path) -> list[str]:
+    """Names of the folders in `parent`, sorted; hidden ones do not count."""
+    try:
+        entries = list(parent.iterdir())
+    except OSError as error:
+        raise GoalError(f"Cannot list the folder {parent}: {error}.") from error
+    return sorted(entry.name for entry in entries if entry.name[0] != "." and entry.is_dir())
+
+
+def image_files(folder: Path) -> list[Path]:
+    """Image files in `folder`, sorted by name; an error if there are none."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry.name for entry in entries if _is_image(entry)]
+    except OSError as error:
+        raise GoalError(f"Cannot list the folder {folder}: {error}.") from error
+    if not found:
+        raise GoalError(
+            f"The folder {folder} holds no images ({', '.join(IMAGE_SUFFIXES)}). "
+            "Add some or remove the folder."
+        )
+    return [folder / name for name in sorted(found)]
+
+
+def _is_image(entry: os.DirEntry[str]) -> bool:
+    name = entry.name.lower()
+    return name.endswith(IMAGE_SUFFIXES) and not name.startswith(".") and entry.is_file()
+
+
+def collect(paths_of: Mapping[int, Sequence[Path]]) -> FileImages:
+    """Join the files of each class id into one set of images."""
+    paths = [path for files in paths_of.values() for path in files]
+    labels = [label for label, files in paths_of.items() for _ in files]
+    return FileImages(paths, np.array(labels, dtype=np.int64))
+
+
+def lines_of(path: Path) -> list[str]:
+    """Lines of a text file without surrounding blanks; empty ones are left out."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise GoalError(f"Cannot read {path}: {error}.") from error
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def require_unique(names: Sequence[str], path: Path) -> None:
+    """Raise an error if `path` lists a name twice."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise GoalError(f"{path} lists {name!r} more than once.")

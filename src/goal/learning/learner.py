@@ -1,0 +1,238 @@
+"""The learner: one method with its backbone and token bank, learning stage after stage.
+
+Experiments and model folders drive the same learner. It knows stages, tokens and classes by
+number; it knows nothing of folders, names, test images or the truth.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from goal.backbone.tokens import Tokens, TokenSource
+from goal.backbone.trunk import Backbone
+from goal.bank.bank import TokenBank
+from goal.common.arrays import IntArray
+from goal.common.errors import GoalError, pick
+from goal.common.process import Pause
+from goal.common.progress import Reporter
+from goal.common.seeding import stream
+from goal.counting.counter import Counter, most_new
+from goal.data.images import Images
+from goal.distributed import agree, by_first
+from goal.learning.shared_base import SharedBase
+from goal.learning.trainer import EpochRecord, StageTrainer
+from goal.methods.base import LabelledStage, Method, Outputs, Stage, infer_all, restore
+from goal.methods.registry import METHODS
+from goal.numerics.simplex import UNOWNED, VertexLedger
+from goal.settings.settings import Settings
+
+_LEAST_ROOM = 128
+
+
+def room_for(settings: Settings, base_classes: int) -> int:
+    """Classes to make room for where nobody knows how many will come: as the simplex allows."""
+    wanted = max(_LEAST_ROOM, 4 * base_classes)
+    width = getattr(settings.method, "projector_out", wanted)
+    return max(base_classes, min(wanted, int(width)))
+
+
+class Learner:
+    """Learns stages, one after the other, and answers questions about images.
+
+    Attributes:
+        method: The method.
+        trunk: The frozen part of the backbone.
+        bank: Where tokens come from.
+        counter: Counts new classes.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        backbone: Backbone,
+        capacity: int,
+        device: torch.device,
+        reporter: Reporter,
+    ) -> None:
+        """Build the method, untrained.
+
+        Args:
+            settings: All settings.
+            backbone: The backbone; its tail becomes the method's.
+            capacity: Classes to make room for.
+            device: Where to compute.
+            reporter: Told how far the work has come.
+        """
+        self.settings = settings
+        self.device = device
+        self.reporter = reporter
+        self.trunk = backbone.trunk.to(device)
+        self.bank = TokenBank(self.trunk, settings.transform, settings.bank, reporter)
+        self.counter = Counter(backbone.tail.to(device), settings.seed)
+        build = pick(METHODS, settings.method.name, "method").method.build
+        self.method: Method = build(
+            settings.method, backbone.tail, capacity, stream(settings.seed, "method")
+        )
+        self.method.to(device).eval()
+
+    # -- stages -----------------------------------------------------------------------------------
+
+    def tokens(
+        self, images: Images, ids: IntArray, index: int, skipped: dict[int, str] | None = None
+    ) -> TokenSource:
+        """Tokens for learning stage `index`: with random views only if the method trains in it."""
+        return self.bank.open(images, ids, self.method.trains(index), skipped)
+
+    def count_new(self, tokens: TokenSource, index: int) -> int:
+        """Estimate how many classes are new in a stage's images."""
+        most = most_new(self.method.num_classes, len(tokens), self.free)
+        return by_first(lambda: self.counter.count(tokens, index, most))
+
+    def learn(
+        self,
+        stage: Stage,
+        history: list[EpochRecord],
+        *,
+        saved: dict[str, Any] | None = None,
+        keep: Callable[[dict[str, Any]], None] = lambda state: None,
+        judge: Callable[[], float] | None = None,
+        shared: SharedBase | None = None,
+    ) -> None:
+        """Learn a stage: begin, train, end.
+
+        Args:
+            stage: The stage.
+            history: Where the mean loss terms of each epoch are entered.
+            saved: What `keep` was given when this stage was interrupted, to go on from there.
+            keep: Takes everything that an interrupted stage needs, now and then.
+            judge: Scores the method; the epoch with the highest score is kept, not the last one.
+            shared: Where other runs share this very stage, already trained.
+        """
+        rng = stream(self.settings.seed, "stage", stage.index)
+        if saved is None:
+            self.method.begin_stage(stage, rng)
+        else:
+            self.restore(saved["method"])
+        trainer = StageTrainer(self.method, stage, self.settings.training, rng)
+        if saved is not None:
+            trainer.load_state_dict(saved["trainer"])
+        selection = _Selection(self.method, judge, saved and saved.get("best"))
+        pause = Pause(self.settings.training.checkpoint_seconds)
+
+        def enter(record: EpochRecord) -> None:
+            history.append(record)
+            self.reporter.epoch_done(record, len(history))
+
+        def epoch_done(record: EpochRecord) -> None:
+            enter(record)
+            selection.look()
+            if pause.over():
+                keep(
+                    {
+                        "method": self.method.state_dict(),
+                        "trainer": trainer.state_dict(),
+                        "best": selection.best,
+                        "classes": [stage.num_known, stage.num_new],
+                    }
+                )
+                pause.restart()
+
+        def run_epochs() -> None:
+            found = shared.load(trainer, self.reporter) if shared and trainer.epoch == 0 else None
+            if found is None:
+                trainer.run(epoch_done, self.reporter)
+                selection.take()
+                if shared:
+                    shared.save(trainer, history)
+                return
+            self.reporter.say("Stage 0: taking the base model that an earlier run trained.")
+            for record in found:
+                enter(record)
+
+        if self.method.trains(stage.index):
+            self.method.fit_stage(stage, run_epochs)
+        self.method.end_stage(stage, rng)
+        agree(self.method.state_dict().values())
+
+    def note_classes(self, stage: Stage) -> None:
+        """Let the counter know the classes of a stage that has been learned."""
+        if isinstance(stage, LabelledStage):
+            self.counter.note_labelled(stage.tokens, stage.labels)
+        else:
+            outputs = infer_all(self.method, stage.tokens)
+            classes = self.method.class_scores(outputs).argmax(dim=1)
+            self.counter.note_found(stage.tokens, classes, stage.num_known)
+        agree([self.counter.means])
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take over a method's saved state."""
+        restore(self.method, state)
+        self.method.to(self.device).eval()
+
+    # -- vertices ---------------------------------------------------------------------------------
+
+    @property
+    def ledger(self) -> VertexLedger | None:
+        """Which class owns which vertex, where the method has any."""
+        ledger = getattr(self.method, "ledger", None)
+        return ledger if isinstance(ledger, VertexLedger) else None
+
+    @property
+    def free(self) -> int | None:
+        """Number of vertices without a class, where the method has any."""
+        return None if self.ledger is None else len(self.ledger.free())
+
+    def vertices(self, first: int, end: int) -> list[int | None]:
+        """Vertex of each class from number `first` up to `end`."""
+        ledger = self.ledger
+        if ledger is None:
+            return [None] * (end - first)
+        found = ledger.vertex_of(torch.arange(first, end, device=ledger.owners.device))
+        return [None if vertex == UNOWNED else vertex for vertex in found.tolist()]
+
+    # -- looking ----------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def look(self, tokens: Tokens) -> tuple[Outputs, Tensor]:
+        """What the method makes of some images, and their scores; each image by itself."""
+        outputs = self.method.infer(tokens.to(self.device))
+        return outputs, self.method.class_scores(outputs)
+
+
+class _Selection:
+    """Keeps the best epoch's model by some score; does nothing without one."""
+
+    def __init__(
+        self,
+        method: Method,
+        judge: Callable[[], float] | None,
+        best: dict[str, Any] | None,
+    ) -> None:
+        self._method = method
+        self._judge = judge
+        self.best = best
+
+    def look(self) -> None:
+        """Score the method as it is now."""
+        if self._judge is None:
+            return
+        score = self._judge()
+        if self.best is None or score > self.best["all"]:
+            state = {key: value.clone() for key, value in self._method.state_dict().items()}
+            self.best = {"all": score, "method": state}
+
+    def take(self) -> None:
+        """Go on with the best model."""
+        if self.best is not None:
+            restore(self._method, self.best["method"])
+
+
+def require_backbone(learner: Learner, fingerprint: str) -> None:
+    """Raise an error if the backbone is not the one with this fingerprint."""
+    if fingerprint != learner.bank.fingerprint:
+        raise GoalError(
+            f"The backbone {learner.settings.backbone.name} is not the one this model was fitted "
+            f"with: its weights have changed. Put the former ones back."
+        )

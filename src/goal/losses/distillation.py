@@ -1,0 +1,32 @@
+"""Distillation: the previous model's features and predictions are kept.
+
+Shapes: B images, D features, K classes that both models know.
+"""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def feature_distillation(features_BD: Tensor, previous_BD: Tensor) -> Tensor:
+    """Mean squared distance to the previous stage's features, both unit length (Happy, L_kd)."""
+    return (features_BD - previous_BD).square().sum(dim=1).mean()
+
+
+def logit_distillation(logits_BK: Tensor, previous_BK: Tensor, temperature: float) -> Tensor:
+    """Keep the prediction over known classes as the previous model had it (LwF, eq. 2 and 3).
+
+    ``tau^2 KL(softmax(previous / tau) || softmax(logits / tau))``, the mean over images, with
+    the previous logits as constants.
+
+    Deviation: LwF writes the cross-entropy, whose gradient is the same; the divergence is zero
+    when nothing has moved. ``tau^2`` (Hinton et al., 2015) keeps the gradient's size independent
+    of the temperature.
+
+    Args:
+        logits_BK: Logits of the current model for the known classes only.
+        previous_BK: Logits of the previous model for the same views.
+        temperature: Softens both predictions; LwF takes 2.
+    """
+    target = (previous_BK.detach() / temperature).log_softmax(dim=1)
+    own = (logits_BK / temperature).log_softmax(dim=1)
+    return temperature**2 * F.kl_div(own, target, reduction="batchmean", log_target=True)

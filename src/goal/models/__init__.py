@@ -1,0 +1,7 @@
+"""A model of one's own images: a folder that lives for months.
+
+`model.Model` is its life; `estimator.Goal` is the same as a scikit-learn estimator.
+
+May import: common, storage, distributed, data, backbone, bank, numerics, methods, settings,
+learning, pages, evaluation.
+"""

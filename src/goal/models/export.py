@@ -1,0 +1,123 @@
+"""A method with its trunk as one ONNX graph: images in, class scores out.
+
+Resizing, cutting, normalisation, trunk, tail and classifier are inside; who uses the graph decodes
+a file to RGB, and that is all.
+"""
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from goal import __version__
+from goal.backbone.trunk import Trunk
+from goal.common.errors import GoalError
+from goal.data.transforms import TransformSettings
+from goal.methods.base import Method
+from goal.models.resampling import CentreCut
+from goal.storage.files import replacing
+
+_LARGEST_BATCH = 1024  # some methods go through larger ones in pieces, which one graph cannot
+
+
+class _Graph(nn.Module):
+    """From images as they are decoded to class scores."""
+
+    def __init__(self, trunk: Trunk, method: Method, transform: TransformSettings) -> None:
+        super().__init__()
+        self.cut = CentreCut(transform)
+        self.trunk = trunk
+        self.method = method
+
+    def forward(self, pixels_BHW3: Tensor) -> Tensor:
+        """Score images, (B, K)."""
+        outputs = self.method.infer(self.trunk(self.cut(pixels_BHW3)))
+        return self.method.class_scores(outputs)
+
+
+def export_onnx(
+    trunk: Trunk,
+    method: Method,
+    class_names: Sequence[str],
+    transform: TransformSettings,
+    path: Path,
+) -> None:
+    """Write a model as an ONNX file for batches of 1 to 1024 images.
+
+    Input ``pixels``: uint8, (B, H, W, 3), RGB, of any size, one size per batch. Output ``scores``:
+    (B, K); the highest is the class. Metadata: ``class_names`` (a JSON list) and ``goal_version``.
+
+    Args:
+        trunk: The frozen trunk.
+        method: The method.
+        class_names: One name per class.
+        transform: How images are cut to size.
+        path: File to write.
+
+    Raises:
+        GoalError: If a package is missing, or the names do not fit.
+    """
+    _require_packages()
+    device = next(method.parameters()).device
+    graph = _Graph(trunk.cpu(), method.cpu(), transform).eval()
+    shorter = transform.resize + 3
+    example = torch.zeros(2, shorter, shorter + 2, 3, dtype=torch.uint8)
+    with torch.no_grad():
+        count = graph(example).shape[1]
+    if len(class_names) != count:
+        raise GoalError(f"{len(class_names)} class names for {count} classes: give one each.")
+    metadata = {"class_names": json.dumps(list(class_names)), "goal_version": __version__}
+    _write(graph, example, metadata, path)
+    trunk.to(device)
+    method.to(device)
+
+
+def _require_packages() -> None:
+    missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
+    if missing:
+        raise GoalError(
+            f"Exporting needs {' and '.join(missing)}, which are not installed. "
+            f"Install them by `pip install 'goal-cgcd[onnx]'`."
+        )
+
+
+def _write(graph: nn.Module, example: Tensor, metadata: dict[str, str], path: Path) -> None:
+    batch = Dim("batch", min=1, max=_LARGEST_BATCH)
+    with _quiet_exporter():
+        program: Any = torch.onnx.export(
+            graph,
+            (example,),
+            input_names=["pixels"],
+            output_names=["scores"],
+            dynamic_shapes={"pixels_BHW3": {0: batch, 1: Dim("height"), 2: Dim("width")}},
+            dynamo=True,
+            verbose=False,
+        )
+    proto: Any = program.model_proto
+    for key, value in metadata.items():
+        proto.metadata_props.add(key=key, value=value)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as stream:
+        stream.write(proto.SerializeToString())
+
+
+@contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """Keep torch's remarks to itself: that torchvision is not there, what it deprecates inside."""
+    log = logging.getLogger("torch.onnx")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        log.setLevel(before)

@@ -1,0 +1,64 @@
+"""Looking at images that are not banked: read, used and forgotten."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from goal.backbone.tokens import Tokens, TokenSource
+from goal.bank.readers import run_trunk
+from goal.bank.shelf import decode, encode, row_dtype
+from goal.common.arrays import Pixels
+from goal.data.decoding import UnreadableImage
+from goal.data.own_images import ImageSet
+from goal.data.transforms import clean
+from goal.learning.learner import Learner
+from goal.methods.base import Outputs
+
+_BATCH = 512
+_READERS = 8
+
+
+def look_banked(learner: Learner, tokens: TokenSource) -> Iterator[tuple[Outputs, Tensor]]:
+    """What the method makes of banked images, batch by batch, and their scores."""
+    for part in torch.arange(len(tokens)).split(_BATCH):
+        yield learner.look(tokens.clean(part))
+
+
+def look_at(
+    learner: Learner, given: ImageSet, lost: dict[int, str]
+) -> Iterator[tuple[Outputs, Tensor]]:
+    """The same for any images. Ones that prove unreadable are entered in `lost`, by position."""
+    transform, size = learner.settings.transform, learner.settings.bank.batch_size
+
+    def crop(index: int) -> Pixels | None:
+        try:
+            return clean(given.images.image(index), transform)
+        except UnreadableImage as error:
+            lost[index] = error.reason
+            return None
+
+    starts = range(0, len(given), size)
+    with ThreadPoolExecutor(_READERS) as pool:
+        for start in learner.reporter.track(starts, len(starts), "Looking at images"):
+            part = range(start, min(start + size, len(given)))
+            crops = [crop for crop in pool.map(crop, part) if crop is not None]
+            if crops:
+                tokens = run_trunk(learner.trunk, np.stack(crops), min(size, len(part)))
+                yield learner.look(_rounded(tokens, learner.settings.bank.dtype))
+
+
+def _rounded(tokens: Tokens, dtype: str) -> Tokens:
+    """Tokens as the bank would give them back."""
+    _, count, width = tokens.normalised.shape
+    return decode(encode(tokens, row_dtype({"dtype": dtype, "tokens": count, "width": width})))
+
+
+def pooled(scores_NK: Tensor, owner: list[int]) -> Tensor:
+    """Best score among the classes merged into one, (N, classes that are not merged)."""
+    kept = sorted(set(owner))
+    column = torch.tensor([kept.index(id) for id in owner], device=scores_NK.device)
+    best = torch.full((len(scores_NK), len(kept)), -torch.inf).to(scores_NK)
+    return best.scatter_reduce(1, column.expand_as(scores_NK), scores_NK, "amax")

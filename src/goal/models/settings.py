@@ -1,0 +1,54 @@
+"""Settings of a model of one's own images: those of experiments, less dataset and protocol."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from goal.backbone.load import EMBEDDED
+from goal.common.errors import GoalError
+from goal.data.sets import DATASETS
+from goal.settings.plain import merge, parse_assignments, read_settings
+from goal.settings.recipes import shipped_recipes
+from goal.settings.settings import Settings, compose
+
+DEFAULT_MODEL_METHOD = "goal-plus"
+
+
+def model_settings(
+    method: str | None = None,
+    backbone: str | None = None,
+    seed: int | None = None,
+    device: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    assignments: Iterable[str] = (),
+) -> Settings:
+    """Compose the settings of a model; the embedded backbone brings those of the digits recipes."""
+    flags: dict[str, Any] = {"method": {"name": method or DEFAULT_MODEL_METHOD}}
+    if backbone is not None:
+        flags["backbone"] = {"name": backbone}
+    if seed is not None:
+        flags["seed"] = seed
+    if device is not None:
+        flags["device"] = device
+    given = merge(merge(flags, settings or {}), parse_assignments(assignments))
+    plain = compose(_beneath(given), given, {"data": {"name": "folder"}}).plain()
+    name = plain["backbone"]["name"]
+    if name != EMBEDDED and Path(name).exists():
+        plain["backbone"]["name"] = str(Path(name).resolve())
+    if plain["bank"]["views"] == "fresh":
+        raise GoalError(
+            "A model needs banked views: it must be able to skip a file that goes bad. "
+            "Set bank.views to a number."
+        )
+    if plain["backbone"]["neck"] is not None:
+        raise GoalError("backbone.neck is for experiments on one dataset. Leave it unset here.")
+    return Settings.parse(plain)
+
+
+def _beneath(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Defaults that come with the embedded backbone: those of the images it was made for."""
+    if given.get("backbone", {}).get("name") != EMBEDDED:
+        return {}
+    recipe = shipped_recipes().get(f"digits/{given['method']['name']}")
+    layer = merge(DATASETS["digits"].defaults, read_settings(recipe) if recipe else {})
+    return {key: value for key, value in layer.items() if key not in ("data", "protocol")}

@@ -1,0 +1,4 @@
+"""Pages that open from disk: the document, galleries, styles and scripts that all share.
+
+May import: nothing of goal.
+"""

@@ -1,0 +1,4 @@
+"""Who sees which image when: stages as index arrays, and rehearsals.
+
+May import: common, data.
+"""

@@ -1,0 +1,58 @@
+"""Settings as trees of plain values: merged, flattened, and read from files and flags."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from goal.common.errors import GoalError
+from goal.storage.yaml_files import parse_yaml
+
+
+def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay one tree of plain values over another."""
+    result = dict(under)
+    for key, value in over.items():
+        below = result.get(key)
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        result[key] = merge(below, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Turn a tree into one level of dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
+    """Turn ``key.sub=value`` texts into a tree; values are read as YAML."""
+    tree: dict[str, Any] = {}
+    for text in assignments:
+        key, equals, value = text.partition("=")
+        if not equals or not all(key.split(".")):
+            raise GoalError(f"Cannot read --set {text!r}: write it as key.sub=value.")
+        layer: dict[str, Any] = {}
+        innermost = layer
+        *parents, leaf = key.split(".")
+        for part in parents:
+            innermost = innermost.setdefault(part, {})
+        innermost[leaf] = parse_yaml(value, f"--set {text}")
+        tree = merge(tree, layer)
+    return tree
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read a settings or recipe file as plain values."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise GoalError(f"Cannot read the settings file {path}: {error}") from None
+    values = parse_yaml(text, str(path))
+    if not isinstance(values, dict):
+        raise GoalError(f"{path} must hold sections with keys; it holds {type(values).__name__}.")
+    return values

@@ -1,0 +1,94 @@
+"""Whitened spaces and the memory of shapes, against their definitions and scipy."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import multivariate_normal
+from torch import Tensor
+
+from goal.methods.parts.shape_memory import ShapeMemory
+from goal.methods.parts.whitening import SPHERE, Whitening
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def points(count: int, width: int, seed: int = 0) -> Tensor:
+    mixing = torch.randn(width, width, generator=seeded(99), dtype=torch.float64)
+    return torch.randn(count, width, generator=seeded(seed), dtype=torch.float64) @ mixing
+
+
+def test_the_scatter_within_classes_becomes_round() -> None:
+    features, labels = points(300, 6), torch.arange(300) % 3
+    whitening = Whitening(4)
+    whitening.fit(features.float(), labels, 3)
+    found = whitening(features.float())
+    assert found.shape == (300, 4)
+    away = torch.cat([found[labels == k] - found[labels == k].mean(dim=0) for k in range(3)])
+    scatter = (away.T @ away / 300).numpy()
+    # (1 - q) S + q tr(S)/d I is whitened, not S itself: solve for S along its own directions.
+    eigenvalues = np.linalg.eigvalsh(scatter)
+    raw = whitening._reduce(features.float().double())
+    inside = torch.cat([raw[labels == k] - raw[labels == k].mean(dim=0) for k in range(3)])
+    values = np.linalg.eigvalsh((inside.T @ inside / 300).numpy())
+    expected = np.sort(values / ((1 - SPHERE) * values + SPHERE * values.mean()))
+    assert np.allclose(eigenvalues, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("labels", [[0], [0, 1], [0, 0]])
+def test_whitening_survives_tiny_stages(labels: list[int]) -> None:
+    whitening = Whitening(4)
+    features = torch.randn(len(labels), 5, generator=seeded())
+    whitening.fit(features, torch.tensor(labels), max(labels) + 1)
+    assert bool(torch.isfinite(whitening(features)).all())
+
+
+def covariance(samples: Tensor, weights: Tensor, mean: Tensor, share: float) -> Tensor:
+    """(1 - s) I + s S by loops, S scaled to the trace of I."""
+    width = samples.shape[1]
+    total = torch.zeros(width, width, dtype=torch.float64)
+    for sample, weight in zip(samples, weights, strict=True):
+        total += weight * torch.outer(sample - mean, sample - mean)
+    eye = torch.eye(width, dtype=torch.float64)
+    return (1 - share) * eye + share * total * width / total.trace()
+
+
+def test_scores_are_log_densities() -> None:
+    width, share = 5, 0.3
+    samples = points(40, width)
+    weights = torch.rand(40, 2, generator=seeded(1), dtype=torch.float64)
+    memory = ShapeMemory(width, share, rank=width)
+    memory.learn(samples, weights, torch.zeros(2, width))
+    fresh = points(7, width, seed=3)
+    expected = []
+    for column in weights.T:
+        mean = (column[:, None] * samples).sum(dim=0) / column.sum()
+        full = covariance(samples, column, mean, share)
+        expected.append(multivariate_normal(mean.numpy(), full.numpy()).logpdf(fresh.numpy()))
+    constant = width * (np.log(2 * np.pi) + np.log(1 - share)) / 2
+    found = memory(fresh).numpy() - constant
+    assert np.allclose(found, np.stack(expected, axis=1), rtol=1e-5)
+
+
+def test_a_low_rank_keeps_the_largest_directions() -> None:
+    samples = points(30, 6)
+    weights = torch.ones(30, 1)
+    whole, cut = ShapeMemory(6, 0.2, rank=6), ShapeMemory(6, 0.2, rank=2)
+    for memory in (whole, cut):
+        memory.learn(samples, weights, torch.zeros(1, 6))
+    assert torch.allclose(cut.spreads, whole.spreads[:, :2])
+    assert bool((whole.spreads[:, :-1] >= whole.spreads[:, 1:]).all())
+
+
+def test_learning_more_leaves_the_known_alone_and_an_empty_class_has_its_place() -> None:
+    memory = ShapeMemory(4, 0.1, rank=3)
+    samples = points(20, 4)
+    memory.learn(samples, torch.ones(20, 1), torch.zeros(1, 4))
+    before = memory(samples)
+    instead = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    memory.learn(samples, torch.zeros(20, 1), instead)
+    assert torch.equal(memory(samples)[:, :1], before)
+    assert torch.equal(memory.means[1], instead[0].double())
+    distance = (samples - instead.double()).square().sum(dim=1)
+    assert torch.allclose(memory(samples)[:, 1], -distance / 0.9 / 2)

@@ -1,0 +1,210 @@
+"""The model folder: whole steps only, whatever is killed when."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from goal.common.errors import GoalError
+from goal.models.classes import Roster, class_name, class_names
+from goal.models.store import Judgement, StageRecord, Store
+from goal.storage import files
+
+
+def record(step: int, **facts: Any) -> StageRecord:
+    known = 2 * step
+    base: dict[str, Any] = {
+        "kind": "discover" if step else "fit",
+        "step": step,
+        "index": step,
+        "created": "2026-01-01T00:00:00+00:00",
+        "version": "0",
+        "key": f"key {step}",
+        "num_known": known,
+        "names": ["cat", "dog"] if step == 0 else [f"new-{known - 1}", f"new-{known}"],
+        "vertices": [known, known + 1],
+        "sizes": {str(known): 5, str(known + 1): 3, "0": 1},
+        "trunk": "t",
+    }
+    return StageRecord(**{**base, **facts})
+
+
+def grown(folder: Path, steps: int) -> Store:
+    store = Store(folder)
+    for step in range(steps):
+        with store.writing():
+            store.begin({"step": step, "key": "x"})
+            store.commit(record(step), {"a.txt": b"hello"}, {"value": torch.tensor([step])})
+    return store
+
+
+def listing(folder: Path) -> dict[str, str]:
+    """Every file but the lock, with its checksum."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def test_steps_are_read_back_and_every_file_is_in_the_manifest(tmp_path: Path) -> None:
+    store = grown(tmp_path, 2)
+    assert store.records() == [record(0), record(1)]
+    assert store.state(1)["value"].tolist() == [1]
+    folder = store.path(1)
+    listed = json.loads((folder / "manifest.json").read_text())
+    assert listed["format"] == 1
+    names = {path.name for path in folder.iterdir()} - {"manifest.json"}
+    assert listed["files"].keys() == names == {"a.txt", "stage.json", "state.pt"}
+    for name, facts in listed["files"].items():
+        assert facts == {
+            "bytes": (folder / name).stat().st_size,
+            "sha256": hashlib.sha256((folder / name).read_bytes()).hexdigest(),
+        }
+    assert not store.work.exists()
+
+
+def test_a_commit_that_dies_at_any_write_leaves_the_model_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = grown(tmp_path, 1)
+    before = listing(tmp_path)
+    real, calls = files.replacing, 0
+    for deadly in range(1, 5):
+        calls = 0
+
+        def dying(path: Path) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == deadly:  # noqa: B023
+                raise OSError("no space left")
+            return real(path)
+
+        monkeypatch.setattr(files, "replacing", dying)
+        with store.writing(), pytest.raises(OSError, match="no space"):
+            store.begin({"step": 1, "key": "x"})
+            store.commit(record(1), {"a.txt": b"hello"}, {"value": torch.tensor([1])})
+        monkeypatch.setattr(files, "replacing", real)
+        assert store.records() == [record(0)]
+        kept = {name: seal for name, seal in listing(tmp_path).items() if ".work" not in name}
+        assert kept == before
+    assert grown(tmp_path, 0).records() == [record(0)]
+
+
+def test_leftovers_of_a_kill_are_cleared_by_the_next_writer(tmp_path: Path) -> None:
+    store = grown(tmp_path, 3)
+    store.judge(Judgement(names={"1": "hound", "5": "truck"}, merged={"4": 0}))
+    # Killed after the step took its place, before the work was cleared away.
+    store.work.mkdir()
+    files.write_json(store.work / "plan.json", {"step": 2, "key": "x"})
+    # Killed in the middle of an undo, before the judgement followed.
+    store.path(2).replace(tmp_path / ".undone")
+    with store.writing():
+        assert store.plan() == {"step": 2, "key": "x"}  # step 2 is open again
+        store.drop_work()
+    assert not (tmp_path / ".undone").exists() and not store.work.exists()
+    assert store.judgement() == Judgement(names={"1": "hound"})
+    with store.writing():
+        store.begin({"step": 0, "key": "long done"})
+    with store.writing():
+        assert not store.work.exists()
+
+
+def test_undo_takes_back_a_step_and_what_was_judged_about_its_classes(tmp_path: Path) -> None:
+    store = grown(tmp_path, 2)
+    store.judge(Judgement(names={"0": "lion", "3": "truck"}, merged={"2": 1, "1": 0}))
+    with store.writing():
+        store.undo()
+    assert store.records() == [record(0)]
+    assert store.judgement() == Judgement(names={"0": "lion"}, merged={"1": 0})
+    assert {path.name for path in tmp_path.iterdir()} == {".lock", "stages", "judgement.json"}
+
+
+def test_the_same_plan_goes_on_and_another_starts_anew(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert store.begin({"step": 0, "key": "a"}) is False
+    (store.work / "checkpoint.pt").write_bytes(b"half")
+    assert store.begin({"step": 0, "key": "a"}) is True
+    assert (store.work / "checkpoint.pt").exists()
+    assert store.begin({"step": 0, "key": "b"}) is False
+    assert not (store.work / "checkpoint.pt").exists()
+
+
+def test_damage_and_other_formats_are_named(tmp_path: Path) -> None:
+    store = grown(tmp_path, 1)
+    with pytest.raises(GoalError, match="holds no model"):
+        Store(tmp_path / "other").require()
+    path = store.path(0) / "stage.json"
+    whole = path.read_text()
+    path.write_text(whole.replace('"format": 1', '"format": 9'))
+    with pytest.raises(GoalError, match="has format 9; this version reads format 1"):
+        store.records()
+    path.write_text(whole[:40])
+    with pytest.raises(GoalError, match=r"stage\.json is damaged"):
+        store.records()
+    path.write_text(whole.replace('"step"', '"stepp"'))
+    with pytest.raises(GoalError, match="no such key"):
+        store.records()
+    store.judge(Judgement(names={"0": "lion"}))
+    judged = tmp_path / "judgement.json"
+    judged.write_text(judged.read_text().replace("lion", "loin"))
+    with pytest.raises(GoalError, match="checksum is wrong"):
+        store.judgement()
+
+
+# -- the roster -----------------------------------------------------------------------------------
+
+
+def roster(**judged: Any) -> Roster:
+    return Roster([record(0), record(1)], Judgement(**judged))
+
+
+def test_classes_with_a_persons_judgement() -> None:
+    plain = roster()
+    assert plain.names == ["cat", "dog", "new-1", "new-2"]
+    assert [known.size for known in plain.classes()] == [2, 3, 5, 3]  # over both stages
+    assert [known.stage for known in plain.classes()] == [0, 0, 1, 1]
+    assert [known.vertex for known in plain.classes()] == [0, 1, 2, 3]
+    judged = roster(names={"2": "cow"}, merged={"3": 2})
+    assert judged.ids() == [0, 1, 2]
+    assert judged.known(2).merged == (3,) and judged.known(2).size == 8
+    assert judged.find("cow") == 2 and judged.find("new-2") == 3
+
+
+def test_merges_of_merges_end_in_one_class() -> None:
+    once = Roster([record(0), record(1)], roster().merged("new-1", ["new-2"]))
+    twice = Roster([record(0), record(1)], once.merged("dog", ["new-1"]))
+    assert twice.owner == [0, 1, 1, 1]
+    through_a_member = Roster([record(0), record(1)], once.merged("cat", ["new-2"]))
+    assert through_a_member.owner == [0, 1, 0, 0]
+    split = Roster([record(0), record(1)], twice.unmerged("new-2"))
+    assert split.owner == [0, 1, 1, 3]
+    for keep, other in (("new-1", "new-2"), ("cat", "cat")):
+        with pytest.raises(GoalError, match="itself"):
+            once.merged(keep, [other])
+    with pytest.raises(GoalError, match="not merged"):
+        once.unmerged("cat")
+
+
+def test_names_are_unique_tidy_and_harmless() -> None:
+    assert roster().renamed("new-1", "  red \t cow ").names == {"2": "red cow"}
+    assert roster().renamed("new-1", "a\x1b[0m").names == {"2": "a\\x1b[0m"}
+    assert roster().renamed("cat", "cat").names == {"0": "cat"}
+    with pytest.raises(GoalError, match="`goal merge`"):
+        roster().renamed("new-1", "dog")
+    with pytest.raises(GoalError, match="Did you mean 'new-1'"):
+        roster().find("nwe-1")
+    with pytest.raises(GoalError, match="visible"):
+        class_name(" \n ")
+    with pytest.raises(GoalError, match="at most 200"):
+        class_name("x" * 201)
+    with pytest.raises(GoalError, match="Two classes"):
+        class_names(["a", "a "])
+
+
+def test_new_names_go_on_counting_past_those_in_use() -> None:
+    assert roster().fresh_names(2) == ["new-3", "new-4"]
+    assert roster(names={"0": "new-4"}).fresh_names(2) == ["new-3", "new-5"]
