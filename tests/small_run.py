@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from goal.settings.plain import parse_assignments, read_settings
-from goal.settings.recipes import find_recipe
+from goal.settings.plain import parse_assignments
+from goal.settings.recipes import read_recipe
 from goal.settings.settings import Settings, compose
 
 SMALL = (
@@ -18,9 +18,7 @@ SMALL = (
 
 
 def small_settings(*assignments: str) -> Settings:
-    return compose(
-        read_settings(find_recipe("digits/goal")), parse_assignments(SMALL), parse(assignments)
-    )
+    return compose(read_recipe("digits/goal"), parse_assignments(SMALL), parse(assignments))
 
 
 def parse(assignments: tuple[str, ...]) -> dict[str, Any]:

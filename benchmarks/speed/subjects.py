@@ -24,8 +24,7 @@ from goal.methods.goal import Goal
 from goal.methods.parts.parametric import Parametric
 from goal.methods.registry import METHODS
 from goal.numerics.simplex import UNOWNED
-from goal.settings.plain import read_settings
-from goal.settings.recipes import find_recipe
+from goal.settings.recipes import read_recipe
 
 KNOWN, NEW = 50, 10  # CIFAR-100's first incremental stage
 
@@ -97,7 +96,7 @@ def method_in_stage(
     Without known classes it is stage 0. For `goal`, half of the images are in the confident set.
     """
     spec = METHODS[name]
-    given = read_settings(find_recipe(f"cifar100/{name}"))["method"]
+    given = read_recipe(f"cifar100/{name}")["method"]
     settings = spec.method.Settings.parse({**spec.preset, **given})
     rng = torch.Generator().manual_seed(0)
     method: Method = spec.method.build(settings, copy.deepcopy(backbone.tail), known + new, rng)

@@ -39,7 +39,7 @@ from goal.report.formats import FORMATS
 from goal.report.page import render
 from goal.report.runs import load_run
 from goal.settings.plain import parse_assignments, read_settings
-from goal.settings.recipes import find_recipe, shipped_recipes
+from goal.settings.recipes import read_recipe, recipe_titles
 from goal.settings.settings import compose
 from goal.storage import checkpoint
 from tests.data.helpers import write_image, write_text
@@ -86,11 +86,11 @@ def tried(action: Callable[[], object]) -> str:
 
 
 def settings_file(folder: Path) -> Attempt:
-    names = sorted(shipped_recipes())
+    names = sorted(recipe_titles())
     path = folder / "settings.yaml"
 
     def attempt(rng: random.Random) -> str:
-        content = find_recipe(rng.choice(names)).read_bytes()
+        content = json.dumps(read_recipe(rng.choice(names))).encode()
         path.write_bytes(damaged(content, rng))
         return tried(lambda: compose(read_settings(path)).hash())
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from goal.runs.verify import verify
+from goal.verify import verify
 from tests.faults.nursery import Plan, goal
 from tests.faults.test_kills import chosen_sites
 from tests.faults.worlds import Work, assert_nothing_torn, discovering

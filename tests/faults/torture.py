@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from goal.runs.verify import verify
+from goal.verify import verify
 from tests.faults.fuzz import TARGETS
 from tests.faults.nursery import Command, Kind, Outcome, Plan, goal
 from tests.faults.worlds import (

@@ -12,10 +12,10 @@ import numpy as np
 from filelock import FileLock
 
 from goal.bank.shelf import RECORD
-from goal.runs.verify import verify
 from goal.storage import checkpoint
 from goal.storage.files import read_jsonl
-from goal.storage.manifest import signature_holds
+from goal.storage.seal import page_holds
+from goal.verify import verify
 from tests.faults.nursery import Outcome, Plan, goal
 from tests.models.digit_folders import write_digits
 
@@ -143,7 +143,7 @@ def assert_nothing_torn(root: Path) -> None:
                 assert {"test_ids", "predictions", "truth"} <= set(content)
         elif path.suffix == ".html":
             page = path.read_bytes()
-            assert page.endswith(b"</html>\n") or signature_holds(page)
+            assert page.endswith(b"</html>\n") or page_holds(page)
         elif path.name in (".lock", ".append"):
             FileLock(path).acquire(timeout=0).lock.release()
 

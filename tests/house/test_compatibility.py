@@ -17,9 +17,9 @@ from goal.report.compare import paper_tables
 from goal.report.page import render
 from goal.report.runs import load_run
 from goal.runs.run import resume
-from goal.runs.verify import verify
 from goal.storage import checkpoint
 from goal.storage.manifest import MANIFEST
+from goal.verify import verify
 from tests.models.digit_folders import write_digits
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "format-1"

@@ -44,9 +44,10 @@ ALLOWED: dict[str, set[str]] = {
         *("settings", "learning", "pages", "evaluation"),
     },
     "report": {"common", "storage", "pages", "evaluation", "settings", "runs"},
+    "verify": {"common", "storage", "bank", "models"},
     "cli": {
         *("common", "storage", "data", "protocol", "backbone", "bank", "methods", "settings"),
-        *("learning", "runs", "models", "report"),
+        *("learning", "runs", "models", "report", "verify"),
     },
 }
 EVERYONE = {"__version__"}

@@ -33,7 +33,7 @@ from goal.common.errors import GoalError
 from goal.common.progress import Reporter
 from goal.data.images import DIGEST_BYTES
 from goal.distributed import collect, ranks
-from goal.storage.files import read_json, write_json
+from goal.storage.files import read_json, require_format, write_json
 
 FORMAT = 1
 RECORD = np.dtype([("digest", f"V{DIGEST_BYTES}"), ("crc", "<u4")])
@@ -251,3 +251,34 @@ def clear(root: Path, trunk: str | None = None) -> int:
                 shutil.rmtree(entry.folder)
             freed += entry.size
     return freed
+
+
+def damage(folder: Path) -> list[str]:
+    """Compare a shelf of the token bank with its name and its rows with their checksums."""
+    path = folder / "about.json"
+    try:
+        about = read_json(path)
+        require_format(about.get("format"), FORMAT, path)
+        layout = row_dtype(about)
+    except (GoalError, KeyError, TypeError, ValueError) as error:
+        return [f"{path} is damaged ({error}). The next run that needs it builds it anew."]
+    name = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
+    if name != folder.name or path.read_text("utf-8") != json.dumps(about, indent=1) + "\n":
+        return [f"{path} does not describe this shelf. The next run builds it anew."]
+    index, tokens = folder / "rows.bin", folder / "tokens.bin"
+    if not index.exists() and not tokens.exists():
+        return []
+    if not index.exists() or not tokens.exists():
+        return [f"{folder} lacks rows.bin or tokens.bin. The next run computes the rows again."]
+    records = np.fromfile(index, dtype=RECORD)
+    rows = tokens.stat().st_size // layout.itemsize
+    if index.stat().st_size % RECORD.itemsize or rows < len(records):
+        return [f"{index} and {tokens} do not fit: one has been cut short."]
+    data = np.memmap(tokens, dtype=layout, mode="r", shape=(rows,)) if rows else ()
+    bad = [
+        number
+        for number, (record, row) in enumerate(zip(records, data, strict=False))
+        if int(record["crc"]) not in checksums(row, record["digest"])
+    ]
+    why = "fails its checksum, or its entry in rows.bin does. The next run computes it again."
+    return [f"{tokens}: row {number} {why}" for number in bad]

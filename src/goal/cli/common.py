@@ -82,9 +82,10 @@ def logging(log: Log, folder: Path) -> Iterator["Reporter"]:
     if log is None:
         yield reporter()
         return
+    from goal.common.progress import Several
     from goal.runs.tensorboard import TensorboardReporter
 
-    live = TensorboardReporter(reporter(), folder / "tensorboard")
+    live = Several(reporter(), TensorboardReporter(folder / "tensorboard"))
     console.print(f"Live curves: tensorboard --logdir {folder}", soft_wrap=True, highlight=False)
     try:
         yield live

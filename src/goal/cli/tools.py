@@ -18,13 +18,13 @@ def list_(kind: Literal["methods", "datasets", "backbones", "recipes"], /) -> No
     from goal.backbone.load import BACKBONES
     from goal.data.sets import DATASETS
     from goal.methods.registry import METHODS
-    from goal.settings.recipes import shipped_recipes
+    from goal.settings.recipes import recipe_titles
 
     entries = {
         "methods": lambda: {name: spec.summary for name, spec in METHODS.items()},
         "datasets": lambda: {name: spec.summary for name, spec in DATASETS.items()},
         "backbones": lambda: BACKBONES,
-        "recipes": lambda: {name: _headline(path) for name, path in shipped_recipes().items()},
+        "recipes": recipe_titles,
     }[kind]()
     table = Table(box=None, show_header=False)
     for name, summary in entries.items():
@@ -78,15 +78,15 @@ def verify(folder: Path, /) -> None:
     Args:
         folder: A run, a model, a token bank, or a folder that holds some.
     """
-    from goal.runs.verify import verify as verify_folder
     from goal.storage.files import human_size
+    from goal.verify import verify as verify_folder
 
     verdict = verify_folder(folder)
     for path in verdict.unlisted:
         console.print(f"{path}: not in the manifest, not checked", markup=False, soft_wrap=True)
     for problem in verdict.problems:
         errors.print(problem, style="red", highlight=False, markup=False, soft_wrap=True)
-    checked = f"{verdict.checked} files, {human_size(verdict.size)}"
+    checked = f"{len(verdict.checked)} files, {human_size(verdict.size)}"
     if verdict.problems:
         raise GoalError(f"{len(verdict.problems)} of {checked} are not as they were written.")
     console.print(f"{checked}: all as they were written.")
@@ -132,9 +132,3 @@ def clear(*, trunk: str | None = None, folder: Path | None = None) -> None:
 
     root = bank_root(BankSettings(folder=str(folder) if folder else None))
     console.print(f"Freed {human_size(clear_shelves(root, trunk))} in {root}.")
-
-
-def _headline(recipe: Path) -> str:
-    """First comment line of a recipe."""
-    first = recipe.read_text().partition("\n")[0]
-    return first.lstrip("# ")

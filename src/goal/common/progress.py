@@ -30,3 +30,46 @@ class Reporter:
 
     def close(self) -> None:
         """Finish what is still being written."""
+
+
+class Several(Reporter):
+    """Tells several reporters the same."""
+
+    def __init__(self, *reporters: Reporter) -> None:
+        self._reporters = reporters
+
+    def say(self, text: str) -> None:
+        """Tell a fact worth a line."""
+        for reporter in self._reporters:
+            reporter.say(text)
+
+    def warn(self, text: str) -> None:
+        """Tell of something that went wrong and was mended."""
+        for reporter in self._reporters:
+            reporter.warn(text)
+
+    def track(self, items: Iterable[Item], total: int | None, task: str) -> Iterator[Item]:
+        """Pass `items` through all of them."""
+        for reporter in self._reporters:
+            items = reporter.track(items, total, task)
+        yield from items
+
+    def note(self, task: str, text: str) -> None:
+        """Show a short text beside a running task."""
+        for reporter in self._reporters:
+            reporter.note(task, text)
+
+    def epoch_done(self, record: Mapping[str, Any], step: int) -> None:
+        """Take the mean loss terms of an epoch."""
+        for reporter in self._reporters:
+            reporter.epoch_done(record, step)
+
+    def stage_done(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Show the results of the stages so far."""
+        for reporter in self._reporters:
+            reporter.stage_done(records)
+
+    def close(self) -> None:
+        """Finish what is still being written."""
+        for reporter in self._reporters:
+            reporter.close()

@@ -19,7 +19,7 @@ from sklearn.metrics import silhouette_score
 from torch import Tensor
 
 from goal.common.errors import pick
-from goal.numerics.clustering import class_means, kmeans
+from goal.numerics.clustering import class_means, kmeans, kmeans_beside
 
 # Chosen on base classes that played the new ones (docs/decisions/0008).
 AXES = 64  # principal directions that are looked at
@@ -254,16 +254,10 @@ def _grow(points: Tensor, known: Tensor, most: int, rng: torch.Generator) -> lis
 
 
 def _settle(points: Tensor, centres: Tensor, num_known: int, steps: int) -> Partition:
-    """Lloyd's algorithm in which the first centres do not move."""
+    """Let the new centres settle beside the known ones, which do not move."""
+    known, start = centres[:num_known], centres[num_known:]
+    centres = torch.cat([known, kmeans_beside(points, known, start, steps)])
     labels = torch.cdist(points, centres).argmin(dim=1)
-    for _ in range(steps):
-        means = class_means(points, labels, len(centres))
-        filled = torch.bincount(labels, minlength=len(centres)) > 0
-        filled[:num_known] = False
-        centres = torch.where(filled[:, None], means, centres)
-        before, labels = labels, torch.cdist(points, centres).argmin(dim=1)
-        if torch.equal(before, labels):
-            break
     distortion = float((points - centres[labels]).square().sum(dim=1).mean())
     return Partition(points, centres, num_known, labels, distortion)
 

@@ -20,7 +20,7 @@ from goal.models.store import StageRecord, Store
 from goal.pages.galleries import Card, Picture, gallery_html, thumbnail
 from goal.pages.html import document
 from goal.storage import files
-from goal.storage.manifest import signed
+from goal.storage.seal import seal_page
 
 _ROWS = {"most": "most confident", "least": "least confident"}
 
@@ -80,7 +80,7 @@ def _caption(predictions: Predictions, index: int) -> str:
 def write_page(store: Store, records: Sequence[StageRecord], roster: Roster) -> Path:
     """Write the model's page anew; return its path."""
     path = store.folder / "report.html"
-    files.write_text(path, signed(_page(store, records, roster)))
+    files.write_text(path, seal_page(_page(store, records, roster)))
     return path
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from goal.backbone.load import EMBEDDED
 from goal.common.errors import GoalError
 from goal.data.sets import DATASETS
-from goal.settings.plain import merge, parse_assignments, read_settings
-from goal.settings.recipes import shipped_recipes
+from goal.settings.plain import merge, parse_assignments
+from goal.settings.recipes import shipped_recipe
 from goal.settings.settings import Settings, compose
 
 DEFAULT_MODEL_METHOD = "goal-plus"
@@ -49,6 +49,5 @@ def _beneath(given: Mapping[str, Any]) -> dict[str, Any]:
     """Defaults that come with the embedded backbone: those of the images it was made for."""
     if given.get("backbone", {}).get("name") != EMBEDDED:
         return {}
-    recipe = shipped_recipes().get(f"digits/{given['method']['name']}")
-    layer = merge(DATASETS["digits"].defaults, read_settings(recipe) if recipe else {})
+    layer = merge(DATASETS["digits"].defaults, shipped_recipe("digits", given["method"]["name"]))
     return {key: value for key, value in layer.items() if key not in ("data", "protocol")}

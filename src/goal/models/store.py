@@ -14,8 +14,6 @@ A step is written beside the others and takes its place by one rename; undoing o
 too. So whatever is killed when, a model holds whole steps only.
 """
 
-import hashlib
-import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,8 +27,12 @@ from goal.common.escaping import file_name, visible
 from goal.common.section import Section
 from goal.storage import files, manifest
 from goal.storage.locks import locked
+from goal.storage.manifest import Findings
+from goal.storage.seal import page_holds, read_sealed, write_sealed
 
 FORMAT = 1
+JUDGEMENT = "judgement.json"
+PAGE = "report.html"
 
 
 class StageRecord(Section):
@@ -92,6 +94,7 @@ class Store:
         self.stages = folder / "stages"
         self.work = folder / ".work"
         self._undone = folder / ".undone"
+        self._parsed: dict[int, tuple[tuple[int, int, int], StageRecord]] = {}
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -102,7 +105,7 @@ class Store:
             plan = self.plan()
             if self.work.exists() and (plan is None or plan["step"] < self._count()):
                 shutil.rmtree(self.work)
-            if (self.folder / "judgement.json").exists():
+            if (self.folder / JUDGEMENT).exists():
                 self._prune()
             yield
 
@@ -146,7 +149,18 @@ class Store:
         return checkpoint.load(self.path(step) / "state.pt")
 
     def _record(self, step: int) -> StageRecord:
+        """A step's record, parsed once as long as its file is the same."""
         path = self.path(step) / "stage.json"
+        try:
+            now = path.stat()
+        except OSError as error:
+            raise GoalError(f"Cannot read {file_name(path)}: {error.strerror}.") from error
+        same = (now.st_ino, now.st_size, now.st_mtime_ns)
+        if step not in self._parsed or self._parsed[step][0] != same:
+            self._parsed[step] = (same, self._read_record(path))
+        return self._parsed[step][1]
+
+    def _read_record(self, path: Path) -> StageRecord:
         content = files.read_json(path)
         files.require_format(content.get("format"), FORMAT, path)
         return StageRecord.parse(content, f"content of {file_name(path)}")
@@ -204,21 +218,14 @@ class Store:
 
     def judgement(self) -> Judgement:
         """Read renamed and merged classes."""
-        path = self.folder / "judgement.json"
+        path = self.folder / JUDGEMENT
         if not path.exists():
             return Judgement()
-        content = files.read_json(path)
-        seal = content.pop("sha256", None)
-        files.require_format(content.get("format"), FORMAT, path)
-        if seal != _seal(content):
-            raise GoalError(f"{file_name(path)} is damaged: its checksum is wrong. {_RESTORE}")
-        return Judgement.parse(content, f"content of {file_name(path)}")
+        return Judgement.parse(read_sealed(path, FORMAT, _RESTORE), f"content of {file_name(path)}")
 
     def judge(self, judgement: Judgement) -> None:
         """Write renamed and merged classes."""
-        content = judgement.model_dump(mode="json")
-        path = self.folder / "judgement.json"
-        files.write_json(path, {**content, "sha256": _seal(content)})
+        write_sealed(self.folder / JUDGEMENT, judgement.model_dump(mode="json"))
 
     def _prune(self) -> None:
         records, judgement = self.records(), self.judgement()
@@ -230,5 +237,19 @@ class Store:
 _RESTORE = "Restore it from a copy of the model; or delete it, and classes have their first names."
 
 
-def _seal(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def verify_all(folder: Path, found: Findings) -> None:
+    """Check what lies beside the steps of every model in or below `folder`."""
+    for path in sorted(folder.rglob(JUDGEMENT)):
+        found.checked.append(path)
+        try:
+            read_sealed(path, FORMAT, "Restore it from a copy of the model.")
+        except GoalError as error:
+            found.problems.append(str(error))
+    for path in sorted(folder.rglob(PAGE)):
+        if not any(path.parent.glob("stages/*/stage.json")) or path in found.checked:
+            continue
+        found.checked.append(path)
+        if not page_holds(path.read_bytes()):
+            found.problems.append(
+                f"{path} has changed since it was written. `goal show` writes it anew."
+            )

@@ -15,7 +15,7 @@ import yaml
 from goal.common.errors import GoalError
 from goal.report import published
 from goal.report.runs import RunRecord, load_run
-from goal.runs.verify import blaming_damage
+from goal.runs.damage import blaming_damage
 from goal.settings.settings import compose, identity_of
 
 CONVENTIONS = {"base/novel": ("base", "novel"), "seen/unseen": ("seen", "unseen")}

@@ -15,7 +15,7 @@ from goal.report import published
 from goal.report.compare import CONVENTIONS, Group, alignment, find_runs, group_runs
 from goal.report.runs import RunRecord
 from goal.report.style import HUES, Hue, method_style
-from goal.runs.verify import blaming_damage
+from goal.runs.damage import blaming_damage
 from goal.storage.files import replacing
 
 if TYPE_CHECKING:

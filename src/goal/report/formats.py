@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 
+from goal.common.escaping import csv_cell
 from goal.report.compare import TextTable
 
 _LATEX = str.maketrans(
@@ -13,7 +14,7 @@ _LATEX = str.maketrans(
     | {"\\": r"\textbackslash{}"}
 )
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FIGURE = re.compile(r"[-+]?[\d.]+( ± [\d.]+)?")
 
 
 def markdown(table: TextTable) -> str:
@@ -57,13 +58,8 @@ def comma_separated(table: TextTable) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     for row in ([table.title], table.headings, *table.rows):
-        writer.writerow([_no_formula(cell) for cell in row])
+        writer.writerow([cell if _FIGURE.fullmatch(cell) else csv_cell(cell) for cell in row])
     return buffer.getvalue()
-
-
-def _no_formula(cell: str) -> str:
-    figure = re.fullmatch(r"[-+]?[\d.]+( ± [\d.]+)?", cell)
-    return "'" + cell if cell.lstrip(" ").startswith(_FORMULA) and not figure else cell
 
 
 FORMATS: dict[str, Callable[[TextTable], str]] = {

@@ -12,7 +12,7 @@ from goal.report.compare import find_runs
 from goal.report.content import build
 from goal.report.runs import RunRecord
 from goal.report.tables import STAGE_COLUMNS, cell
-from goal.runs.verify import blaming_damage
+from goal.runs.damage import blaming_damage
 from goal.storage.files import write_text
 from goal.storage.manifest import amend
 

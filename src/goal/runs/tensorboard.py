@@ -1,25 +1,24 @@
 """Live curves while a run goes on, for TensorBoard."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from goal.common.errors import GoalError
-from goal.common.progress import Item, Reporter
+from goal.common.progress import Reporter
 
 
 class TensorboardReporter(Reporter):
-    """Writes loss terms per epoch and results per stage; passes everything else on.
+    """Writes loss terms per epoch and results per stage.
 
     Nothing is written before the first epoch or stage ends, so that a run that cannot start leaves
     no files.
     """
 
-    def __init__(self, inner: Reporter, folder: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         """Check that TensorBoard is there.
 
         Args:
-            inner: The reporter that tells the user everything.
             folder: Where event files go.
         """
         try:
@@ -31,31 +30,13 @@ class TensorboardReporter(Reporter):
         self._make: Callable[..., Any] = SummaryWriter
         self._folder = folder
         self._opened: Any = None
-        self._inner = inner
         self._stages = 0
-
-    def say(self, text: str) -> None:
-        """Pass on."""
-        self._inner.say(text)
-
-    def warn(self, text: str) -> None:
-        """Pass on."""
-        self._inner.warn(text)
-
-    def track(self, items: Iterable[Item], total: int | None, task: str) -> Iterator[Item]:
-        """Pass on."""
-        return self._inner.track(items, total, task)
-
-    def note(self, task: str, text: str) -> None:
-        """Pass on."""
-        self._inner.note(task, text)
 
     def epoch_done(self, record: Mapping[str, Any], step: int) -> None:
         """Write ``loss/<term>`` and their sum, over epochs of all stages."""
         terms = {key: value for key, value in record.items() if key not in ("stage", "epoch")}
         for name, value in (terms | {"total": sum(terms.values())}).items():
             self._writer().add_scalar(f"loss/{name}", value, step)
-        self._inner.epoch_done(record, step)
 
     def stage_done(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Write ``stage/<key>`` for every number of the stages not yet written."""
@@ -64,13 +45,11 @@ class TensorboardReporter(Reporter):
                 if key != "stage" and isinstance(value, (int, float)):
                     self._writer().add_scalar(f"stage/{key}", value, record["stage"])
         self._stages = len(records)
-        self._inner.stage_done(records)
 
     def close(self) -> None:
         """Write what is left."""
         if self._opened is not None:
             self._opened.close()
-        self._inner.close()
 
     def _writer(self) -> Any:
         if self._opened is None:

@@ -1,33 +1,67 @@
-"""Shipped recipes: published settings for a dataset and a method."""
+"""Shipped recipes: a dataset's settings, and what differs per method.
+
+There is one file per dataset in ``shipped/``:
+
+    title     what `goal list recipes` says of it
+    shared    settings for every method; those under ``method`` go to methods that have the key
+    methods   by method: its own settings, and under ``training`` those of the loop
+
+So every method, also one from a plug-in, has a recipe for every dataset.
+"""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from goal.common.errors import GoalError, did_you_mean
-from goal.settings.plain import parse_assignments, read_settings
+from goal.methods.registry import METHODS
+from goal.settings.plain import merge, parse_assignments, read_settings
 from goal.settings.settings import DEFAULT_DATASET, DEFAULT_METHOD, Settings, compose
 
 
-def shipped_recipes() -> dict[str, Path]:
-    """Recipes that come with the package, by ``dataset/method``."""
-    root = Path(str(files("goal.settings") / "shipped"))
-    return {f"{path.parent.name}/{path.stem}": path for path in sorted(root.glob("*/*.yaml"))}
+def recipe_titles() -> dict[str, str]:
+    """What each shipped recipe is, by ``dataset/method``."""
+    return {
+        f"{dataset}/{method}": f"{content['title']}: {spec.summary}"
+        for dataset, content in _shipped().items()
+        for method, spec in METHODS.items()
+    }
 
 
-def find_recipe(name: str) -> Path:
-    """Return the file a recipe argument stands for: a path, or the name of a shipped one."""
+def read_recipe(name: str) -> dict[str, Any]:
+    """Settings that a recipe argument stands for: a file's, or those of a shipped recipe."""
     if Path(name).is_file():
-        return Path(name)
-    shipped = shipped_recipes()
-    key = name.removesuffix(".yaml")
-    if key in shipped:
-        return shipped[key]
+        return read_settings(Path(name))
+    known, key = recipe_titles(), name.removesuffix(".yaml")
+    if key in known:
+        return shipped_recipe(*key.split("/"))
     raise GoalError(
         f"No recipe '{name}': there is no such file, and no shipped recipe of that name."
-        f"{did_you_mean(key, shipped)} `goal list recipes` shows them all."
+        f"{did_you_mean(key, known)} `goal list recipes` shows them all."
     )
+
+
+def shipped_recipe(dataset: str, method: str) -> dict[str, Any]:
+    """Settings of the shipped recipe for a pair; nothing for a dataset or method without one."""
+    content, spec = _shipped().get(dataset), METHODS.get(method)
+    if content is None or spec is None:
+        return {}
+    shared = dict(content["shared"])
+    keys = spec.method.Settings.model_fields
+    own = {key: value for key, value in shared.pop("method", {}).items() if key in keys}
+    different = dict(content["methods"].get(method, {}))
+    training = {"training": different.pop("training", {})}
+    names = {"data": {"name": dataset}, "method": {"name": method, **own, **different}}
+    return merge(merge(names, shared), training)
+
+
+@cache
+def _shipped() -> dict[str, dict[str, Any]]:
+    """The files, by dataset."""
+    root = Path(str(files("goal.settings") / "shipped"))
+    return {path.stem: read_settings(path) for path in sorted(root.glob("*.yaml"))}
 
 
 def assemble(
@@ -44,9 +78,7 @@ def assemble(
     if method is not None:
         chosen["method"] = {"name": method}
     if recipe is not None:
-        layer = read_settings(find_recipe(recipe))
+        layer = read_recipe(recipe)
     else:
-        pair = f"{dataset or DEFAULT_DATASET}/{method or DEFAULT_METHOD}"
-        shipped = shipped_recipes().get(pair)
-        layer = read_settings(shipped) if shipped else {}
+        layer = shipped_recipe(dataset or DEFAULT_DATASET, method or DEFAULT_METHOD)
     return compose(layer, chosen, flags, parse_assignments(assignments))

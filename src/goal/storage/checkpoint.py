@@ -40,6 +40,15 @@ def load(path: Path) -> dict[str, Any]:
     return state
 
 
+def damage(path: Path) -> list[str]:
+    """What is wrong with a checkpoint; nothing if all is well."""
+    try:
+        load(path)
+    except GoalError as error:
+        return [str(error)]
+    return []
+
+
 def digest(state: Any) -> str:
     """Hash of the tree: kinds, sizes, keys and leaves, so that no two trees share one."""
     result = hashlib.sha256()

@@ -94,16 +94,17 @@ def write_jsonl(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object, or raise an error that says what is wrong with it."""
-    return _object(_content(path), path, "")
+    return _object(read_text(path), path, "")
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """Read one JSON object per line."""
-    lines = _content(path).splitlines()
+    lines = read_text(path).splitlines()
     return [_object(line, path, f" in line {number}") for number, line in enumerate(lines, 1)]
 
 
-def _content(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Read UTF-8 text, or raise an error that says what is wrong with it."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

@@ -1,22 +1,41 @@
 """The manifest of a folder: what files it holds, how large they are, and their checksums.
 
 ``manifest.json`` also tells the folder's format and the version of goal that wrote it, and it
-seals itself. Run folders have one, and so has each step of a model folder. A model's page, which
-every command writes anew, carries its own checksum.
+seals itself. Run folders have one, and so has each step of a model folder.
 """
 
 import hashlib
-import json
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from goal import __version__
 from goal.common.errors import GoalError
-from goal.storage import files
+from goal.storage import checkpoint
+from goal.storage.seal import read_sealed, write_sealed
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+_MARKS = (MANIFEST, "settings.yaml", "stage.json")
+_ADVICE = (
+    "Restore it from a copy; or delete it, and `goal resume` writes one that vouches for the files "
+    "as they are by then."
+)
+
+
+@dataclass
+class Findings:
+    """What verification found: what it checked, what is wrong, and what nobody vouches for."""
+
+    checked: list[Path] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    unlisted: list[Path] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Bytes that were checked."""
+        return sum(path.stat().st_size for path in self.checked if path.exists())
 
 
 def seal(folder: Path, names: Iterable[str]) -> None:
@@ -40,16 +59,9 @@ def read(folder: Path) -> dict[str, Any] | None:
     path = folder / MANIFEST
     if not path.exists():
         return None
-    content = files.read_json(path)
-    files.require_format(content.get("format"), FORMAT, path)
-    entries = content.get("files")
-    if not isinstance(entries, dict) or path.read_text("utf-8") != _text(
-        content.get("goal"), entries
-    ):
-        raise GoalError(
-            f"{path} is damaged: its checksum is wrong. Restore it from a copy; or delete it, and "
-            f"`goal resume` writes one that vouches for the files as they are by then."
-        )
+    entries = read_sealed(path, FORMAT, _ADVICE).get("files")
+    if not isinstance(entries, dict):
+        raise GoalError(f"{path} is damaged: it lists no files. {_ADVICE}")
     return entries
 
 
@@ -63,27 +75,67 @@ def facts(path: Path) -> dict[str, Any]:
         raise GoalError(f"Cannot read {path}: {error.strerror}.") from error
 
 
-def signed(page: str) -> str:
-    """Give an HTML page a last line with the checksum of all lines before it."""
-    return f"{page}<!-- sha256 {hashlib.sha256(page.encode()).hexdigest()} -->\n"
-
-
-def signature_holds(page: bytes) -> bool:
-    """Whether a page is as `signed` made it."""
-    lines = page.splitlines(keepends=True)
-    before = b"".join(lines[:-1])
-    try:
-        return signed(before.decode()).encode() == page
-    except UnicodeDecodeError:
-        return False
-
-
 def _write(folder: Path, entries: dict[str, Any]) -> None:
-    files.write_text(folder / MANIFEST, _text(__version__, entries))
+    write_sealed(folder / MANIFEST, {"format": FORMAT, "goal": __version__, "files": entries})
 
 
-def _text(version: Any, entries: dict[str, Any]) -> str:
-    """The one way to write these entries, so that any other byte shows."""
-    content = {"format": FORMAT, "goal": version, "files": entries}
-    own = hashlib.sha256(json.dumps(content).encode()).hexdigest()
-    return json.dumps({**content, "sha256": own}, indent=1) + "\n"
+# -- verification -----------------------------------------------------------------------------
+
+
+def verify_all(folder: Path, found: Findings) -> None:
+    """Compare every sealed folder in or below `folder` with its manifest."""
+    for place in sealed_folders(folder):
+        _verify(place, found)
+
+
+def sealed_folders(folder: Path) -> list[Path]:
+    """Folders in or below `folder` that have, or should have, a manifest."""
+    return sorted({path.parent for mark in _MARKS for path in folder.rglob(mark)})
+
+
+def _verify(folder: Path, found: Findings) -> None:
+    try:
+        entries = read(folder)
+    except GoalError as error:
+        found.problems.append(str(error))
+        return
+    if entries is None:
+        found.problems.append(
+            f"{folder / MANIFEST} is missing: nothing says how its files should be."
+        )
+        return
+    found.checked.append(folder / MANIFEST)
+    for name, expected in entries.items():
+        found.checked.append(folder / name)
+        found.problems += _differences(folder / name, name, expected)
+    for path in _others(folder, entries):
+        if path.name == "checkpoint.pt":  # of a run under way: changes too often for the manifest
+            found.checked.append(path)
+            found.problems += checkpoint.damage(path)
+        else:
+            found.unlisted.append(path)
+
+
+def _others(folder: Path, entries: dict[str, Any]) -> Iterator[Path]:
+    """Visible files that the manifest does not list, less those of sealed folders inside."""
+    inner = [place for place in sealed_folders(folder) if place != folder]
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        hidden = any(part.startswith(".") for part in inside.parts)
+        listed = hidden or inside.as_posix() in {MANIFEST, *entries}
+        if path.is_file() and not listed and not any(map(path.is_relative_to, inner)):
+            yield path
+
+
+def _differences(path: Path, name: str, expected: Any) -> list[str]:
+    if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+        return [f"{path} leads out of its folder."]
+    if not path.exists():
+        return [f"{path} is missing."]
+    try:
+        found = facts(path)
+    except GoalError as error:
+        return [str(error)]
+    if found == expected:
+        return []
+    return [f"{path} has changed since it was written: {found}, expected {expected}."]

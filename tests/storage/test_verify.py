@@ -12,9 +12,9 @@ from goal.cli import main
 from goal.common.errors import GoalError
 from goal.report.page import write_report
 from goal.runs.run import resume, start
-from goal.runs.verify import verify
 from goal.storage.files import write_json
 from goal.storage.manifest import MANIFEST
+from goal.verify import verify
 from tests.small_run import small_settings
 
 FLIPS = 12
@@ -41,7 +41,7 @@ def files_of(world: Path) -> list[Path]:
 def test_what_was_just_written_verifies(world: Path) -> None:
     verdict = verify(world)
     assert (verdict.problems, verdict.unlisted) == ([], [])
-    assert verdict.checked == len(files_of(world))
+    assert len(verdict.checked) == len(files_of(world))
     assert verdict.size == sum(path.stat().st_size for path in files_of(world))
 
 
