@@ -1,8 +1,6 @@
-"""Stages against the published protocol: sizes, order, and what may never happen."""
+"""Stages hold the images that were asked for, and never those they must not."""
 
-from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,110 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goal.common.arrays import IntArray
-from goal.common.errors import GoalError
 from goal.protocol.stages import ProtocolSettings, StageIds, build_stages, class_order, targets
-
-
-def labels_of(counts: list[int]) -> IntArray:
-    """`counts[c]` labels of class c, in a scrambled order as in a real dataset."""
-    labels = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-    return np.random.default_rng(1).permutation(labels)
-
-
-def even(classes: int, each: int) -> IntArray:
-    return labels_of([each] * classes)
-
-
-def by_class(ids: IntArray, labels: IntArray) -> list[int]:
-    return [int(n) for n in np.bincount(labels[ids], minlength=int(labels.max()) + 1)]
-
-
-def of_class(ids: IntArray, labels: IntArray, label: int) -> set[int]:
-    return set(ids[labels[ids] == label].tolist())
-
-
-def build(train: IntArray, test: IntArray, **values: Any) -> tuple[StageIds, ...]:
-    return build_stages(train, test, int(test.max()) + 1, ProtocolSettings(**values))
-
-
-def same(left: StageIds, right: StageIds) -> bool:
-    names = [field.name for field in fields(StageIds)]
-    return all(np.array_equal(getattr(left, name), getattr(right, name)) for name in names)
-
-
-def cub_test_counts() -> list[int]:
-    """Made-up counts per class that add up to the published sizes of CUB's test sets.
-
-    Those belong to the SSB split's base classes, whose list is not at hand. So each block of
-    classes gets the block's share, spread evenly, its first classes taking the remainder.
-    """
-    novel = np.arange(100, 200)
-    np.random.RandomState(0).shuffle(novel)
-    blocks = [np.arange(100), *np.split(novel, 5)]
-    counts = np.zeros(200, dtype=np.int64)
-    for block, total in zip(blocks, (2864, 566, 598, 586, 592, 588), strict=True):
-        counts[block] = total // len(block)
-        counts[block[: total % len(block)]] += 1
-    return counts.tolist()
-
-
-# Base classes, images per new class, images per base or discovered class, train and test labels.
-# ImageNet-100 has about 1274 a class, of which 80% are 1019.2. CUB has 5994 training images:
-# 30 a class, but for six classes of 29.
-CUB_TRAIN = labels_of([29] * 2 + [30] * 98 + [29] * 4 + [30] * 96)
-DATA = {
-    "cifar100": (50, 400, 25, even(100, 500), even(100, 100)),
-    "tinyimagenet": (100, 400, 25, even(200, 500), even(200, 50)),
-    "imagenet100": (50, 1000, 60, even(100, 1274), even(100, 50)),
-    "cub": (100, 25, 5, CUB_TRAIN, labels_of(cub_test_counts())),
-}
-# Labelled images, unlabelled images of stage 1 (new classes + base classes), how many more each
-# further stage has (one more set of discovered classes), and the test images of every stage.
-CUB_LABELLED = 98 * 24 + 2 * 23  # floor(0.8 * 30) and floor(0.8 * 29)
-CUB_5 = (2864, 3430, 4028, 4614, 5206, 5794)
-# Every other stage adds the first half of a block as cub_test_counts spreads it: 566 is
-# 20 * 28 + 6, so 286; then 300, 296, 300 and 298.
-CUB_10 = (2864, 3150, 3430, 3730, 4028, 4324, 4614, 4914, 5206, 5504, 5794)
-SIZES = [
-    ("cifar100", 5, 50 * 400, 10 * 400 + 50 * 25, 10 * 25, range(5000, 10_001, 1000)),
-    ("cifar100", 10, 50 * 400, 5 * 400 + 50 * 25, 5 * 25, range(5000, 10_001, 500)),
-    ("tinyimagenet", 5, 100 * 400, 20 * 400 + 100 * 25, 20 * 25, range(5000, 10_001, 1000)),
-    ("tinyimagenet", 10, 100 * 400, 10 * 400 + 100 * 25, 10 * 25, range(5000, 10_001, 500)),
-    ("imagenet100", 5, 50 * 1019, 10 * 1000 + 50 * 60, 10 * 60, range(2500, 5001, 500)),
-    ("imagenet100", 10, 50 * 1019, 5 * 1000 + 50 * 60, 5 * 60, range(2500, 5001, 250)),
-    ("cub", 5, CUB_LABELLED, 20 * 25 + 100 * 5, 20 * 5, CUB_5),
-    ("cub", 10, CUB_LABELLED, 10 * 25 + 100 * 5, 10 * 5, CUB_10),
-]
-
-
-def published(name: str, stages: int) -> tuple[StageIds, ...]:
-    base, new, few, train, test = DATA[name]
-    quotas = {"unlabelled_new": new, "unlabelled_base": few, "unlabelled_discovered": few}
-    return build(train, test, base_classes=base, stages=stages, **quotas)
-
-
-@pytest.mark.parametrize(("name", "stages", "labelled", "first", "more", "tested"), SIZES)
-def test_benchmark_sizes(
-    name: str, stages: int, labelled: int, first: int, more: int, tested: Sequence[int]
-) -> None:
-    built = published(name, stages)
-    unlabelled = [first + more * i for i in range(stages)]
-    assert [len(stage.train_ids) for stage in built] == [labelled, *unlabelled]
-    assert [len(stage.test_ids) for stage in built] == list(tested)
-    assert [stage.index for stage in built] == list(range(stages + 1))
-    base, new = DATA[name][0], DATA[name][0] // stages
-    assert [stage.num_new for stage in built] == [base] + [new] * stages
-    assert [stage.num_known for stage in built] == [0, *range(base, 2 * base, new)]
-    assert built[-1].num_seen == 2 * base
-
-
-def test_composition_of_a_stage() -> None:
-    """CIFAR-100, stage 2: 25 of each base and discovered class, 400 of each new one, no others."""
-    train = DATA["cifar100"][3]
-    counts = np.array(by_class(published("cifar100", 5)[2].train_ids, train))
-    order = class_order(100, ProtocolSettings(base_classes=50, stages=5))
-    assert counts[order].tolist() == [25] * 60 + [400] * 10 + [0] * 30
-    assert same(published("cifar100", 5)[0], published("cifar100", 10)[0])  # whatever T is
+from tests.protocol.helpers import build, by_class, even, labels_of, of_class, same
 
 
 def test_all_images_of_a_class_smaller_than_asked() -> None:
@@ -139,39 +35,6 @@ def test_labelled_fraction_is_exact(fraction: float, images: int, labelled: int)
     train = even(2, images)
     (stage,) = build(train, even(2, 1), base_classes=2, stages=0, labelled_fraction=fraction)
     assert by_class(stage.train_ids, train) == [labelled, labelled]
-
-
-def test_class_order_of_cifar100() -> None:
-    order = class_order(100, ProtocolSettings(base_classes=50, stages=5))
-    assert order[:50].tolist() == list(range(50))
-    assert order[50:62].tolist() == [78, 61, 60, 91, 52, 77, 88, 81, 72, 54, 83, 85]
-    assert sorted(order.tolist()) == list(range(100))
-    assert order.dtype == np.int64
-    other = class_order(100, ProtocolSettings(base_classes=50, stages=5, class_order_seed=1))
-    assert np.array_equal(order[:50], other[:50]) and not np.array_equal(order, other)
-
-
-def test_class_order_leaves_the_global_generator_alone() -> None:
-    before = np.random.get_state(legacy=False)  # noqa: NPY002
-    class_order(100, ProtocolSettings(base_classes=50, stages=5))
-    build(even(10, 20), even(10, 2), train_per_class=10)
-    after = np.random.get_state(legacy=False)  # noqa: NPY002
-    assert isinstance(before, dict) and isinstance(after, dict)
-    assert before["state"]["pos"] == after["state"]["pos"]
-    assert np.array_equal(before["state"]["key"], after["state"]["key"])
-
-
-def test_classes_left_over_have_no_target() -> None:
-    protocol = ProtocolSettings(base_classes=50, stages=2, new_per_stage=5)
-    order = class_order(100, protocol)
-    assert order[50:].tolist() == [78, 61, 60, 91, 52, 77, 88, 81, 72, 54]
-    labels = np.array([78, 3, 54, 83, 61])  # 83 is the eleventh novel class: no stage has it
-    assert targets(labels, order).tolist() == [50, 3, 59, -1, 51]
-    last = build_stages(even(100, 10), even(100, 2), 100, protocol)[-1]
-    assert (targets(even(100, 2)[last.test_ids], order) >= 0).all()
-    assert last.num_seen == 60 and len(last.test_ids) == 120
-    with pytest.raises(GoalError, match="start at 0"):
-        targets(np.array([0, -1]), order)
 
 
 Case = tuple[IntArray, IntArray, dict[str, Any]]
@@ -306,94 +169,3 @@ def test_caps_come_before_every_other_draw() -> None:
 def test_stage_has_no_room_for_labels() -> None:
     names = {field.name for field in fields(StageIds)}
     assert names == {"index", "train_ids", "test_ids", "num_known", "num_new"}
-
-
-def test_base_list_sets_the_base_classes(tmp_path: Path) -> None:
-    path = tmp_path / "base.txt"
-    path.write_text("# the known classes\n7\n\n 2  # a comment\n5\n9\n", encoding="utf-8")
-    order = class_order(10, ProtocolSettings(base_list=str(path))).tolist()
-    assert order[:4] == [2, 5, 7, 9] and sorted(order[4:]) == [0, 1, 3, 4, 6, 8]
-    first = build(even(10, 10), even(10, 1), base_list=str(path))[0]
-    assert set(even(10, 10)[first.train_ids].tolist()) == {2, 5, 7, 9}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("1\ntwo\n3\n4\n", "line 2: 'two' is not a class id"),
-        ("1\n2\n2\n4\n", r"\[2\] are listed more than once"),
-        ("1\n2\n3\n10\n", r"\[10\] are outside 0..9"),
-        ("-1\n2\n3\n4\n", r"\[-1\] are outside 0..9"),
-        ("1\n2\n3\n", "lists 3 classes, but base_classes is 4"),
-        ("", "lists 0 classes"),
-    ],
-)
-def test_bad_base_list(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "base.txt").write_text(text, encoding="utf-8")
-    with pytest.raises(GoalError, match=message):
-        class_order(10, ProtocolSettings(base_list=str(tmp_path / "base.txt")))
-
-
-@pytest.mark.parametrize("name", ["nowhere.txt", ".", "binary"])
-def test_unreadable_base_list(tmp_path: Path, name: str) -> None:
-    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(GoalError, match=f"Cannot read base_list {tmp_path / name}"):
-        class_order(10, ProtocolSettings(base_list=str(tmp_path / name)))
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"base_classes": 11}, "base_classes is 11, but the dataset has 10"),
-        ({"stages": 4}, "6 novel classes .* over 4 stages. Set new_per_stage"),
-        ({"base_classes": 10}, "0 novel classes"),
-        ({"new_per_stage": 3}, "need 9 novel classes, but only 6"),
-    ],
-)
-def test_settings_that_do_not_fit_the_dataset(values: dict[str, int], message: str) -> None:
-    with pytest.raises(GoalError, match=message):
-        build(even(10, 10), even(10, 2), **values)
-
-
-@pytest.mark.parametrize(
-    ("train", "test", "message"),
-    [
-        (labels_of([5] * 9 + [0]), even(10, 2), "No training images for class 9"),
-        (even(10, 5), labels_of([2, 0] + [2] * 8), "No test images for class 1"),
-        (even(11, 5), even(10, 2), "training labels run from 0 to 10"),
-        (even(10, 5), even(10, 2) - 1, "test labels run from -1 to 8"),
-        (even(10, 5).astype(np.float64), even(10, 2), "float64"),
-        (even(10, 5).reshape(2, 25), even(10, 2), r"shape \(2, 25\)"),
-        (even(10, 1), even(10, 2), "Base class 0 would get no labelled image"),
-    ],
-)
-def test_labels_that_do_not_fit(train: IntArray, test: IntArray, message: str) -> None:
-    with pytest.raises(GoalError, match=message):
-        build_stages(train, test, 10, ProtocolSettings())
-
-
-def test_a_class_no_stage_uses_may_be_empty() -> None:
-    protocol = ProtocolSettings(stages=2, new_per_stage=2)
-    unused = set(range(10)) - set(class_order(10, protocol).tolist())
-    train = labels_of([0 if label in unused else 5 for label in range(10)])
-    assert len(build_stages(train, even(10, 2), 10, protocol)) == 3
-
-
-ZERO = ("base_classes", "new_per_stage", "unlabelled_new", "train_per_class", "test_per_class")
-BELOW = ("stages", "unlabelled_base", "unlabelled_discovered", "sampling_seed", "class_order_seed")
-OTHER = (("labelled_fraction", 0.0), ("labelled_fraction", 1.5), ("class_order_seed", 2**32))
-BAD = (*((key, 0) for key in ZERO), *((key, -1) for key in BELOW), *OTHER, ("stage", 5))
-
-
-@pytest.mark.parametrize(("key", "value"), BAD)
-def test_settings_out_of_range(key: str, value: float) -> None:
-    with pytest.raises(GoalError, match=f"- {key}: "):
-        ProtocolSettings.parse({key: value})
-
-
-def test_defaults_fit_the_digits() -> None:
-    """Ten classes of 143: floor(114.4) labelled, 29 left over; then 2 new classes a stage."""
-    stages = build(even(10, 143), even(10, 36))
-    new = 2 * 143
-    sizes = [4 * 114, 4 * 10 + new, 4 * 10 + 2 * 10 + new, 4 * 10 + 4 * 10 + new]
-    assert [len(stage.train_ids) for stage in stages] == sizes

@@ -1,84 +1,22 @@
-"""Settings: strict, frozen, layered, hashed; errors that help; and streams of random numbers."""
+"""Settings are strict, frozen, layered and hashed, and their errors name the key."""
 
 import json
-import random
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from goal.common.errors import GoalError, did_you_mean, pick
-from goal.common.section import Section
-from goal.common.seeding import stream
-from goal.data.sets import DATASETS
+from goal.common.errors import GoalError
 from goal.methods.goal import GoalSettings
 from goal.methods.registry import METHODS
-from goal.settings.plain import flatten, merge, parse_assignments, read_settings
-from goal.settings.recipes import find_recipe, shipped_recipes
+from goal.settings.plain import parse_assignments
 from goal.settings.settings import Settings, compose, difference
 from goal.storage.yaml_files import parse_yaml
 
 
 def asked(*assignments: str) -> Settings:
     return compose(parse_assignments(assignments))
-
-
-class Wheel(Section):
-    spokes: int = Field(default=32, gt=0)
-    size: float = 28.0
-
-
-class Bicycle(Section):
-    maker: str
-    front: Wheel = Wheel()
-    gears: int | None = None
-
-
-# -- one section ----------------------------------------------------------------------------
-
-
-def test_a_section_is_parsed_and_frozen() -> None:
-    bicycle = Bicycle.parse({"maker": "a", "front": {"size": 26}})
-    assert bicycle.front.size == 26 and bicycle.front.spokes == 32
-    with pytest.raises(ValidationError, match="frozen"):
-        bicycle.front.spokes = 3  # type: ignore[misc]
-
-
-def test_all_mistakes_are_named_at_once() -> None:
-    values = {"front": {"spoke": 3, "size": "big"}, "gear": 7, "gears": True}
-    with pytest.raises(GoalError) as caught:
-        Bicycle.parse(values, "bicycle")
-    head, *lines = str(caught.value).splitlines()
-    assert head == "Bad bicycle:"
-    assert sorted(line.removeprefix("  - ").split(":")[0] for line in lines) == [
-        "front.size",
-        "front.spoke",
-        "gear",
-        "gears",
-        "maker",
-    ]
-    text = str(caught.value)
-    assert "front.spoke: no such key. Did you mean 'spokes'? Keys here: spokes, size." in text
-    assert "gear: no such key. Did you mean 'gears'? Keys here: maker, front, gears." in text
-    assert "(given: 'big')" in text and "(given: True)" in text
-
-
-def test_a_default_that_breaks_its_own_rule_is_an_error() -> None:
-    class Broken(Section):
-        spokes: int = Field(default=-1, gt=0)
-
-    with pytest.raises(GoalError, match="spokes"):
-        Broken.parse({})
-
-
-# -- all settings ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -174,27 +112,6 @@ def test_settings_survive_being_written(name: str) -> None:
         assert difference(settings, again) == []
 
 
-@pytest.mark.parametrize("name", shipped_recipes())
-def test_every_shipped_recipe_parses(name: str) -> None:
-    settings = compose(read_settings(shipped_recipes()[name]))
-    assert settings.data.name == name.split("/")[0]
-    assert compose(settings.plain()).hash() == settings.hash()
-
-
-def test_recipes_are_found_by_name_and_by_path(tmp_path: Path) -> None:
-    assert shipped_recipes()
-    for name, path in shipped_recipes().items():
-        assert find_recipe(name) == find_recipe(f"{name}.yaml") == find_recipe(str(path)) == path
-    mine = tmp_path / "mine.yaml"
-    mine.write_text("seed: 3")
-    assert find_recipe(str(mine)) == mine
-    with pytest.raises(GoalError, match=r"No recipe 'digits/gaol'.* Did you mean 'digits/goal'"):
-        find_recipe("digits/gaol")
-
-
-# -- identity -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "assignment",
     [
@@ -234,157 +151,3 @@ def test_difference_between_methods_names_keys_that_only_one_has() -> None:
     keys = {line.split(":")[0] for line in lines}
     assert {"method.name", "method.alpha", "method.restarts"} <= keys
     assert all(key.startswith("method.") for key in keys)
-
-
-# -- trees and texts ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1e-4", 1e-4),
-        ("-2E+3", -2000.0),
-        ("1.5e3", 1500.0),
-        ("3.e-2", 0.03),
-        ("1e5", 1e5),
-        ("1.5", 1.5),
-        ("12", 12),
-        ("[1e-3, 2]", [1e-3, 2]),
-        ("null", None),
-        ("false", False),
-        ("e5", "e5"),
-        ("'1e-4'", "1e-4"),
-        ("1e-4x", "1e-4x"),
-        ("7e3-run", "7e3-run"),
-        ("12e4f0a1", "12e4f0a1"),
-    ],
-)
-def test_values_are_read_as_everyone_expects(text: str, value: Any) -> None:
-    result = parse_yaml(text, "test")
-    assert result == value and type(result) is type(value)
-
-
-@pytest.mark.parametrize(
-    "text", ["{a: 1", "a: b: c", "!!python/object/apply:os.getcwd []", "2024-13-45", "\x00"]
-)
-def test_bad_yaml_says_where(text: str) -> None:
-    with pytest.raises(GoalError, match=r"^here\.yaml is not valid YAML: "):
-        parse_yaml(text, "here.yaml")
-
-
-def test_assignments_become_a_tree() -> None:
-    texts = [
-        "seed=1",
-        "training.base_lr=1e-2",
-        "data.root=/a=b",
-        "training.base_epochs=2",
-        "seed=5",
-    ]
-    assert parse_assignments(texts) == {
-        "seed": 5,  # the last one counts
-        "training": {"base_lr": 0.01, "base_epochs": 2},
-        "data": {"root": "/a=b"},
-    }
-    assert parse_assignments([]) == {}
-
-
-@pytest.mark.parametrize("text", ["seed", "", "=3", ".seed=3", "training.=3", "a..b=3"])
-def test_a_bad_assignment_is_quoted(text: str) -> None:
-    with pytest.raises(GoalError, match=r"write it as key\.sub=value") as caught:
-        parse_assignments([text])
-    assert f"--set {text!r}" in str(caught.value)
-
-
-def test_a_bad_value_in_an_assignment_is_quoted() -> None:
-    with pytest.raises(GoalError, match=r"^--set training.base_lr=\[1 is not valid YAML"):
-        parse_assignments(["training.base_lr=[1"])
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        (b"- a\n", "must hold sections with keys; it holds list"),
-        (b"", "must hold sections with keys; it holds NoneType"),
-        (b"\xff\xfe\xfa", "Cannot read the settings file"),
-        (b"a: [", "is not valid YAML"),
-    ],
-)
-def test_a_bad_settings_file_is_named(tmp_path: Path, content: bytes, complaint: str) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_bytes(content)
-    with pytest.raises(GoalError, match=complaint) as caught:
-        read_settings(path)
-    assert str(path) in str(caught.value)
-    with pytest.raises(GoalError, match="Cannot read the settings file"):
-        read_settings(tmp_path / "missing.yaml")
-
-
-names = st.sampled_from("abc")
-trees = st.recursive(
-    st.integers(), lambda inner: st.dictionaries(names, inner, min_size=1), max_leaves=8
-)
-mappings = st.dictionaries(names, trees)
-
-
-def walk(tree: Mapping[str, Any], *path: str) -> dict[tuple[str, ...], Any]:
-    found: dict[tuple[str, ...], Any] = {}
-    for key, value in tree.items():
-        found.update(walk(value, *path, key) if isinstance(value, dict) else {(*path, key): value})
-    return found
-
-
-@given(mappings, mappings)
-def test_merge_keeps_the_upper_value_wherever_both_have_one(
-    under: dict[str, Any], over: dict[str, Any]
-) -> None:
-    before = json.dumps([under, over])
-    merged = walk(merge(under, over))
-    above = walk(over)
-
-    def hidden(path: tuple[str, ...]) -> bool:
-        """Whether something above lies at, over or below the place."""
-        return any(path[: len(p)] == p or p[: len(path)] == path for p in above)
-
-    rest = {path: value for path, value in walk(under).items() if not hidden(path)}
-    assert merged == {**rest, **above}
-    assert json.dumps([under, over]) == before  # neither is changed
-    assert flatten(under) == {".".join(path): value for path, value in walk(under).items()}
-
-
-def test_suggestions() -> None:
-    assert did_you_mean("stges", ["stages", "seed"]) == " Did you mean 'stages'?"
-    assert did_you_mean("zzz", ["stages", "seed"]) == ""
-    assert pick({"a": 1, "b": 2}, "b", "thing") == 2
-    with pytest.raises(GoalError, match=r"^Unknown thing 'zzz'\. Choose one of: a, b\.$"):
-        pick({"b": 2, "a": 1}, "zzz", "thing")
-
-
-# -- streams --------------------------------------------------------------------------------
-
-
-def numbers(seed: int, *parts: str | int) -> tuple[float, ...]:
-    return tuple(torch.rand(4, generator=stream(seed, *parts)).tolist())
-
-
-def test_same_names_same_numbers_and_other_names_other_numbers() -> None:
-    assert numbers(0, "stage", 1) == numbers(0, "stage", 1)
-    keys: list[tuple[Any, ...]] = [(seed, "stage", t) for seed in range(20) for t in range(20)]
-    keys += [(0,), (0, "stage"), (0, "method"), (0, 1, "stage"), (1, 0, "stage"), (0, "", "stage")]
-    keys += [(0, "sta", "ge"), (0, "stage1"), (0, "stage/1"), (10, "stage", 11, 0)]
-    assert len({numbers(*key) for key in keys}) == len(keys)
-
-
-def test_no_global_generator_is_touched_or_asked() -> None:
-    before = (torch.get_rng_state(), random.getstate(), str(np.random.get_state()))  # noqa: NPY002
-    first = numbers(3, "a")
-    assert torch.equal(before[0], torch.get_rng_state())
-    assert before[1:] == (random.getstate(), str(np.random.get_state()))  # noqa: NPY002
-    torch.manual_seed(99)
-    assert numbers(3, "a") == first
-    torch.set_rng_state(before[0])
-
-
-@pytest.mark.parametrize("dataset", [name for name in DATASETS if name != "folder"])
-def test_every_method_has_a_recipe_for_every_benchmark(dataset: str) -> None:
-    missing = [name for name in METHODS if f"{dataset}/{name}" not in shipped_recipes()]
-    assert missing == []
