@@ -49,9 +49,8 @@ def test_tiny_images_keep_their_pixels() -> None:
 def test_names_cannot_become_markup() -> None:
     attack = "</script><img src=x onerror=alert(1)>"
     content = gallery_data([Card(attack, attack, {attack: [Picture("k", attack)]})], {"k": b"x"})
-    harmless = gallery_data([Card("", "", {"": [Picture("k", "")]})], {"k": b"x"})
-    html, other = (gallery_page(given) for given in (content, harmless))
-    assert html.count("<") == other.count("<")
+    html = render("gallery.html", name="g", content=content)
+    assert html.count("<") == 4  # a div and a script, each opened and closed
     (text,) = re.findall(r"<script[^>]*>(.*)</script>", html)
     (card,) = json.loads(text)["cards"]
     assert card["title"] == attack and card["rows"] == {attack: [["k", attack]]}
