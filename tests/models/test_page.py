@@ -3,6 +3,7 @@
 import base64
 import json
 from pathlib import Path
+from typing import Any
 
 from goal.models.classes import Roster
 from goal.models.page import write_page
@@ -13,7 +14,7 @@ from tests.pages.hostile import STRANGE, TAG, assert_harmless
 def write_model(root: Path, folder: str, text: str) -> str:
     """The page of a model with a labelled and three discovered classes, all texts given."""
     store = Store(root / folder)
-    about = {"created": text, "version": text, "key": text, "trunk": text}
+    about: dict[str, Any] = {"created": text, "version": text, "key": text, "trunk": text}
     first = StageRecord(kind="fit", step=0, index=0, num_known=0, **_classes(text, 1), **about)
     found = StageRecord(kind="discover", step=1, index=1, num_known=1, **_classes(text, 3), **about)
     empty = StageRecord(kind="discover", step=2, index=2, num_known=4, **about)
@@ -29,7 +30,7 @@ def write_model(root: Path, folder: str, text: str) -> str:
     return write_page(store, records, Roster(records, judgement)).read_text("utf-8")
 
 
-def _classes(text: str, count: int) -> dict[str, list[str] | list[int | None]]:
+def _classes(text: str, count: int) -> dict[str, Any]:
     return {"names": [text] * count, "vertices": [None] * count}
 
 
