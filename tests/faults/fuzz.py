@@ -294,7 +294,7 @@ def class_names(folder: Path) -> Attempt:
             parquet = pyarrow.parquet.read_table(io.BytesIO(table.parquet())).to_pylist()
             assert (parquet[0]["class"], parquet[0]["file"]) == (name, file)
             page = write_page(Store(folder), [record], roster).read_text("utf-8")
-            assert html.escape(name) in page and "<script>=" not in page
+            assert name in html.unescape(page) and "<script>=" not in page
 
         return tried(read)
 

@@ -51,7 +51,7 @@ def test_every_dependency_has_a_lower_bound_and_a_pinned_version() -> None:
     assert names(PROJECT["dependencies"]) - pinned == set()
 
 
-HEAVY = ["torch", "transformers", "huggingface_hub", "sklearn", "scipy", "numpy", "PIL"]
+HEAVY = ["torch", "transformers", "huggingface_hub", "sklearn", "scipy", "numpy", "PIL", "jinja2"]
 
 
 def test_help_needs_no_heavy_package() -> None:

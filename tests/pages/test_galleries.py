@@ -8,7 +8,8 @@ import numpy as np
 from PIL import Image
 
 from goal.evaluation.chosen import PER_ROW, choose, spread_out
-from goal.pages.galleries import Card, Picture, gallery_html, thumbnail
+from goal.pages.galleries import Card, Picture, gallery_data, thumbnail
+from goal.pages.html import render
 
 
 def test_choice_by_confidence_and_mistakes() -> None:
@@ -47,7 +48,8 @@ def test_tiny_images_keep_their_pixels() -> None:
 
 def test_names_cannot_become_markup() -> None:
     attack = "</script><img src=x onerror=alert(1)>"
-    html = gallery_html([Card(attack, attack, {attack: [Picture("k", attack)]})], {"k": b"x"}, "g")
+    content = gallery_data([Card(attack, attack, {attack: [Picture("k", attack)]})], {"k": b"x"})
+    html = render("gallery.html", name="g", content=content)
     assert html.count("<") == 4  # a div and a script, each opened and closed
     (text,) = re.findall(r"<script[^>]*>(.*)</script>", html)
     (card,) = json.loads(text)["cards"]

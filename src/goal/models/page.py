@@ -4,7 +4,6 @@ import base64
 import binascii
 import io
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ from goal.evaluation.chosen import MAX_CLASSES, PER_ROW, spread_out
 from goal.models.classes import KnownClass, Roster
 from goal.models.predictions import Predictions
 from goal.models.store import StageRecord, Store
-from goal.pages.galleries import Card, Picture, gallery_html, thumbnail
-from goal.pages.html import document
+from goal.pages.galleries import Card, Picture, gallery_data, thumbnail
+from goal.pages.html import render
 from goal.storage import files
 from goal.storage.seal import seal_page
 
@@ -86,56 +85,39 @@ def write_page(store: Store, records: Sequence[StageRecord], roster: Roster) -> 
 
 def _page(store: Store, records: Sequence[StageRecord], roster: Roster) -> str:
     classes = roster.classes()
-    found = [known for known in classes if known.stage > 0]
-    title = f"{store.folder.resolve().name}: {len(classes)} classes"
-    parts = [
-        f"<h1>{escape(title)}</h1>",
-        f"<p>{len(classes) - len(found)} learned from labels, {len(found)} discovered since.</p>",
-        "<h2>Stages</h2>",
-        _stages(records),
-        "<h2>Classes</h2>",
-        _classes(classes, roster),
-    ]
-    for record in reversed(records):
-        if record.kind == "discover":
-            parts += [
-                f"<h2>Stage {record.index}: new classes</h2>",
-                _gallery(store, record, roster),
-            ]
-    return document(title, "".join(parts), ["galleries.css"], ["galleries.js"])
+    labelled = sum(known.stage == 0 for known in classes)
+    return render(
+        "model.html",
+        title=f"{store.folder.resolve().name}: {len(classes)} classes",
+        labelled=labelled,
+        discovered=len(classes) - labelled,
+        stages=[_stage_row(record) for record in records],
+        classes=[_class_row(known, roster) for known in classes],
+        galleries=[
+            {"stage": record.index, "content": _gallery(store, record, roster)}
+            for record in reversed(records)
+            if record.kind == "discover"
+        ],
+    )
 
 
-def _stages(records: Sequence[StageRecord]) -> str:
-    rows = [
-        (
-            record.index,
-            record.kind,
-            record.created,
-            record.images,
-            record.skipped,
-            len(record.names),
-        )
-        for record in records
-    ]
-    return _table(["Stage", "What", "When (UTC)", "Images", "Skipped", "New classes"], rows)
+def _stage_row(record: StageRecord) -> tuple[object, ...]:
+    counts = (record.images, record.skipped, len(record.names))
+    return (record.index, record.kind, record.created, *counts)
 
 
-def _classes(classes: Sequence[KnownClass], roster: Roster) -> str:
-    rows = [
-        (
-            known.name,
-            known.id,
-            known.size,
-            "labels" if known.stage == 0 else f"stage {known.stage}",
-            "" if known.vertex is None else known.vertex,
-            ", ".join(roster.names[id] for id in known.merged),
-        )
-        for known in classes
-    ]
-    return _table(["Class", "Id", "Images", "From", "Vertex", "Merged into it"], rows)
+def _class_row(known: KnownClass, roster: Roster) -> tuple[object, ...]:
+    return (
+        known.name,
+        known.id,
+        known.size,
+        "labels" if known.stage == 0 else f"stage {known.stage}",
+        "" if known.vertex is None else known.vertex,
+        ", ".join(roster.names[id] for id in known.merged),
+    )
 
 
-def _gallery(store: Store, record: StageRecord, roster: Roster) -> str:
+def _gallery(store: Store, record: StageRecord, roster: Roster) -> dict[str, Any]:
     """Pictures of a stage's classes, under the names they have now."""
     stored = files.read_json(store.path(record.step) / "gallery.json")
     cards = []
@@ -147,16 +129,5 @@ def _gallery(store: Store, record: StageRecord, roster: Roster) -> str:
             if listed
         }
         cards.append(Card(known.name, f"{record.sizes.get(key, 0)} images", shown))
-    if not cards:
-        return "<p>No image came out as one of them.</p>"
     thumbnails = {key: binascii.a2b_base64(text) for key, text in stored["thumbnails"].items()}
-    return gallery_html(cards, thumbnails, f"stage-{record.index}")
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in row) + "</tr>"
-        for row in rows
-    )
-    return f"<div class='wide'><table><tr>{head}</tr>{body}</table></div>"
+    return gallery_data(cards, thumbnails)

@@ -1,8 +1,8 @@
-"""Galleries of thumbnails: pictures of each class, and the HTML that shows them.
+"""Galleries of thumbnails: pictures of each class, as plain data that a page shows.
 
-Knows nothing of run folders. A page needs three calls: `thumbnail` for every image, `gallery_html`
-for the cards, and `goal.pages.html.document` with ``galleries.css`` and ``galleries.js``, which
-makes the pictures when they come into view.
+Knows nothing of run folders. A page calls `thumbnail` for every image and `gallery_data` for the
+cards; its template draws them by ``gallery.html`` and holds ``galleries.css`` and ``galleries.js``,
+which makes the pictures when they come into view.
 """
 
 import base64
@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from PIL import Image
-
-from goal.pages.html import json_script
 
 SIDE = 64  # pixels of a thumbnail's longer side
 _PIXEL_ART = 16  # images up to this size are kept pixel by pixel
@@ -50,19 +48,17 @@ def data_uri(webp: bytes) -> str:
     return "data:image/webp;base64," + base64.b64encode(webp).decode()
 
 
-def gallery_html(cards: Sequence[Card], thumbnails: Mapping[str, bytes], name: str) -> str:
-    """Build a gallery that ``galleries.js`` fills as it is scrolled to.
+def gallery_data(cards: Sequence[Card], thumbnails: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return a gallery as plain data, for ``gallery.html``.
 
     Args:
         cards: One per class, in order. Pictures without a thumbnail show their caption alone.
         thumbnails: Encoded thumbnails by key.
-        name: Identity of the gallery on its page, such as "found-classes".
     """
-    content = {
+    return {
         "cards": [card_data(card) for card in cards],
         "thumbnails": {key: data_uri(webp) for key, webp in thumbnails.items()},
     }
-    return f"<div class='gallery' data-gallery='{name}'></div>{json_script(name, content)}"
 
 
 def card_data(card: Card) -> dict[str, Any]:

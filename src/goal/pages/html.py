@@ -1,39 +1,48 @@
-"""HTML that opens from disk: one document with its styles, scripts and data inside."""
+"""HTML that opens from disk: the one place where templates become pages.
 
-import json
-from collections.abc import Sequence
-from html import escape
+Every value in a template is escaped. Only the style sheets and scripts of this package are taken
+as they are.
+"""
+
+import re
+from functools import cache
 from importlib.resources import files
-from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+# Control characters, and halves of characters, which no file can hold.
+_UNFIT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def document(title: str, body: str, styles: Sequence[str] = (), scripts: Sequence[str] = ()) -> str:
-    """Build a self-contained page.
+def render(template: str, **values: object) -> str:
+    """Draw a template of this package.
 
     Args:
-        title: Plain text.
-        body: HTML; escape what comes from people with `html.escape`.
-        styles: Names of style sheets beside this file, after ``page.css``.
-        scripts: Names of scripts beside this file, run in order at the end of the body.
+        template: File name in ``templates``.
+        values: Plain data, all that the template names.
+
+    Returns:
+        HTML, in which control characters other than line feed and tab are replaced by U+FFFD.
     """
-    style = "\n".join(asset(name) for name in ("page.css", *styles))
-    script = "".join(f"<script>{asset(name)}</script>" for name in scripts)
-    return (
-        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        "<meta name='color-scheme' content='light dark'>"
-        f"<title>{escape(title)}</title><style>{style}</style></head>\n"
-        f"<body>{body}{script}</body></html>\n"
+    return _UNFIT.sub("\ufffd", _environment().get_template(template).render(values))
+
+
+def asset(name: str) -> Markup:
+    """Read a style sheet or script of this package, which needs no escaping."""
+    return Markup((files("goal.pages") / "assets" / name).read_text(encoding="utf-8"))
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("goal.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-
-
-def json_script(name: str, content: Any) -> str:
-    """Put data into the page where no text in it can end the element or start another."""
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
-    safe = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    return f"<script type='application/json' id='{escape(name)}'>{safe}</script>"
-
-
-def asset(name: str) -> str:
-    """Read a style sheet or script of this package."""
-    return (files("goal.pages") / "assets" / name).read_text(encoding="utf-8")
+    environment.globals["asset"] = asset
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return environment

@@ -65,9 +65,9 @@ def _average_all(group: Group) -> float:
     return float(mean(values))
 
 
-def _spread(values: Iterable[float | None]) -> list[float] | None:
-    """Mean and standard deviation, rounded; None for nothing."""
-    known = [value for value in values if value is not None and math.isfinite(value)]
+def _spread(values: Iterable[Any]) -> list[float] | None:
+    """Mean and standard deviation of what is a figure, rounded; None for nothing."""
+    known = [value for value in values if isinstance(value, int | float) and math.isfinite(value)]
     if not known:
         return None
     return [round(mean(known), 4), round(stdev(known), 4) if len(known) > 1 else 0.0]
