@@ -23,6 +23,7 @@ import torch
 from filelock import FileLock
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from rich.filesize import decimal
 from torch import Tensor
 from transformers import ViTConfig, ViTModel
 
@@ -35,7 +36,6 @@ from goal.common.errors import GoalError
 from goal.common.progress import Reporter
 from goal.data.images import ArrayImages
 from goal.data.transforms import TransformSettings, augmented, clean
-from goal.storage.files import human_size
 
 TRANSFORM = TransformSettings(image_size=8, resize=24)
 TOKENS, WIDTH = 5, 16
@@ -704,11 +704,11 @@ def test_the_size_is_announced_before_building(dtype: str, tmp_path: Path) -> No
     assert opened.reporter.events[0] == ("say", announcement), "before the first trunk pass"
     size = data_bytes(tmp_path)
     assert size == 6 * 3 * ROW_BYTES[dtype]
-    assert f"{size / 1000:.1f} KB" in announcement and str(tmp_path) in announcement
+    assert f"{size / 1000:.1f} kB" in announcement and str(tmp_path) in announcement
 
     more = open_bank(tmp_path, images, dtype=dtype, views=3)
     growth = data_bytes(tmp_path) - size
-    assert human_size(growth) in more.reporter.of("say")[0], "only what is missing"
+    assert decimal(growth) in more.reporter.of("say")[0], "only what is missing"
     assert not open_bank(tmp_path, images, dtype=dtype, views=3).reporter.events
 
 
@@ -723,7 +723,7 @@ def test_a_full_disk_is_refused_before_building(
         with pytest.raises(GoalError) as caught:
             open_bank(tmp_path, images, views=1, reporter=recorder)
     text = str(caught.value)
-    assert "1.2 KB free" in text and f"{2 * 2 * ROW} B" in text and str(tmp_path) in text
+    assert "1.2 kB free" in text and f"{2 * 2 * ROW} bytes" in text and str(tmp_path) in text
     assert all(word in text for word in ("bank.views", "fresh", "bank.folder", "goal bank clear"))
     assert not recorder.of("trunk")
     opened = open_bank(tmp_path, images, views=1)
