@@ -25,7 +25,7 @@ from goal.bank.shelf import Shelf
 from goal.common.errors import GoalError
 from goal.common.escaping import file_name, visible
 from goal.common.progress import Reporter
-from goal.data.download import unpack
+from goal.data.fetching import unpack
 from goal.data.images import DataSettings, FileImages
 from goal.data.sets import load_dataset
 from goal.models.classes import Roster
