@@ -300,7 +300,7 @@ def test_what_is_packed_arrives_as_it_was_published(tmp_path: Path, web: Web) ->
     answer = web.answer
 
     def answered(adapter: HTTPAdapter, request: PreparedRequest, **given: Any) -> Response:
-        seen.append(request.headers["Accept-Encoding"])
+        seen.append(str(request.headers["Accept-Encoding"]))
         return answer(adapter, request, **given)
 
     web.answer = answered  # type: ignore[method-assign]
