@@ -31,7 +31,7 @@ RESULT_TYPES = (np.ndarray, np.generic, list, dict, str, bytes, int, float, type
 KEY_TYPES = (str, bytes, int)
 
 MAX_BYTES = 1 << 30
-MAX_INSTRUCTIONS = 2_000_000  # the largest file of CIFAR-100 has a quarter of a million
+MAX_INSTRUCTIONS = 2_000_000  # an image takes about four: name, number of the name, two labels
 MAX_TUPLES = 1_000  # hashing a tuple goes as deep into the C stack as tuples are nested
 MAX_SIDES = 32
 
