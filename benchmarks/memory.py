@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from rich.filesize import decimal
 
 from goal.backbone.tail import zero_started_tail
 from goal.backbone.tokens import Tokens
@@ -31,7 +32,6 @@ from goal.learning.trainer import StageTrainer
 from goal.methods.base import LabelledStage
 from goal.methods.registry import METHODS
 from goal.settings.training import TrainingSettings
-from goal.storage.files import human_size
 
 TOKENS, WIDTH, CLASSES = 197, 768, 50
 VIEWS = ("clean", 0, 1)
@@ -97,7 +97,7 @@ def train(folder: Path, images: int, limit_gb: float) -> dict[str, Any]:
 def status(*keys: str) -> dict[str, str]:
     """Read what the kernel says about this process's memory."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return {key: human_size(int(lines[key].split()[0]) * 1024) for key in keys}
+    return {key: decimal(int(lines[key].split()[0]) * 1024) for key in keys}
 
 
 def main() -> None:
@@ -121,7 +121,7 @@ def main() -> None:
         environment = {**os.environ, "MALLOC_ARENA_MAX": "2"}
         done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True)
         lines = {
-            "bank": f"{human_size(size)}: {images:,} images x {len(VIEWS)} views",
+            "bank": f"{decimal(size)}: {images:,} images x {len(VIEWS)} views",
             "limit (RLIMIT_AS)": f"{given.limit_gb} GB",
             **json.loads(done.stdout),
         }

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.filesize import decimal
 
 from goal.bank.shelf import inspect
 from goal.common.errors import GoalError
 from goal.data.images import ArrayImages
-from goal.storage.files import human_size
 from tests.bank.helpers import ROW, ROW_BYTES, Recorder, agrees, make_images, make_trunk, open_bank
 
 
@@ -28,11 +28,11 @@ def test_the_size_is_announced_before_building(dtype: str, tmp_path: Path) -> No
     assert opened.reporter.events[0] == ("say", announcement), "before the first trunk pass"
     size = data_bytes(tmp_path)
     assert size == 6 * 3 * ROW_BYTES[dtype]
-    assert f"{size / 1000:.1f} KB" in announcement and str(tmp_path) in announcement
+    assert f"{size / 1000:.1f} kB" in announcement and str(tmp_path) in announcement
 
     more = open_bank(tmp_path, images, dtype=dtype, views=3)
     growth = data_bytes(tmp_path) - size
-    assert human_size(growth) in more.reporter.of("say")[0], "only what is missing"
+    assert decimal(growth) in more.reporter.of("say")[0], "only what is missing"
     assert not open_bank(tmp_path, images, dtype=dtype, views=3).reporter.events
 
 
@@ -47,7 +47,7 @@ def test_a_full_disk_is_refused_before_building(
         with pytest.raises(GoalError) as caught:
             open_bank(tmp_path, images, views=1, reporter=recorder)
     text = str(caught.value)
-    assert "1.2 KB free" in text and f"{2 * 2 * ROW} B" in text and str(tmp_path) in text
+    assert "1.2 kB free" in text and f"{2 * 2 * ROW} bytes" in text and str(tmp_path) in text
     assert all(word in text for word in ("bank.views", "fresh", "bank.folder", "goal bank clear"))
     assert not recorder.of("trunk")
     opened = open_bank(tmp_path, images, views=1)

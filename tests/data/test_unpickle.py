@@ -7,6 +7,7 @@ import os
 import pickle
 import struct
 import subprocess
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -174,11 +175,14 @@ RAW = {  # instructions, and the reason that the error gives
     "new object": (b"\x80\x02cnumpy\nndarray\nK\x01\x85\x81.", "NEWOBJ"),
     "extension": (b"\x80\x02\x82\x01.", "EXT1"),
     "persistent id": (b"Pid\n.", "PERSID"),
-    "setitem on a type": (b"\x80\x02cnumpy\nndarray\nU\x01aK\x01s.", "expected a dict"),
+    "setitem on a type": (
+        b"\x80\x02cnumpy\nndarray\nU\x01aK\x01s.",
+        "not support item assign",
+    ),
     "build on a type": (b"\x80\x02cnumpy\nndarray\n}U\x01aK\x01sb.", "state of a name"),
     "build on a function": (b"\x80\x02" + ARRAY + b"N}U\x01aK\x01s\x86b.", "state of a name"),
     "call of a class": (b"\x80\x02cnumpy\nndarray\nK\x01\x85\x85R.", r"calls 'numpy\.ndarray'"),
-    "call of a string": (b"\x80\x02U\x01aK\x01\x85R.", "calls 'bytes'"),
+    "call of a string": (b"\x80\x02U\x01aK\x01\x85R.", "'bytes' object is not callable"),
     "reconstructed type": (
         b"\x80\x02" + ARRAY + b"cnumpy\ndtype\nK\x00\x85U\x01b\x87R.",
         "something that is not an array",
@@ -242,9 +246,96 @@ def test_shapes_that_do_not_fit_the_bytes(tmp_path: Path, shape: bytes) -> None:
         read(tmp_path, honest.replace(b"K\x03\x85", shape))
 
 
-def test_a_huge_memo_index_costs_nothing(tmp_path: Path) -> None:
-    """Python's own unpickler would reserve room for two thousand million entries here."""
-    assert read(tmp_path, b"\x80\x02]r\xff\xff\xff\x7f.") == []
+def huge_array(shape: bytes) -> bytes:
+    return dumps(np.zeros(3, np.uint8), 3).replace(b"K\x03\x85", shape)
+
+
+SIDE = b"\x8a\x08" + struct.pack("<q", 1 << 40)
+BOMBS = {  # instructions that announce far more than they bring, and the reason of the error
+    "memo": (b"\x80\x02]r\xff\xff\xff\x7f.", "number 2147483647, out of order"),
+    "memo in text": (b"]p99999999999\n.", "number 99999999999, out of order"),
+    "memo, then one more": (b"\x80\x04]r\xff\xff\xff\x7f\x94.", "out of order"),
+    "bytes": (b"\x80\x03B\xff\xff\xff\xff.", "not a complete"),
+    "bytes, 8": (b"\x80\x04\x8e" + struct.pack("<Q", 1 << 40) + b".", "not a complete"),
+    "text": (b"\x80\x03X\xff\xff\xff\xff.", "not a complete"),
+    "text, 8": (b"\x80\x04\x8d" + struct.pack("<Q", 1 << 40) + b".", "not a complete"),
+    "old string": (b"\x80\x02T\xff\xff\xff\x7f.", "not a complete"),
+    "long": (b"\x80\x02\x8b\xff\xff\xff\x7f.", "not a complete"),
+    "long in text": (b"L" + b"9" * 100_000 + b"L\n.", "not a complete"),
+    "frame": (b"\x80\x04\x95" + struct.pack("<Q", 1 << 40) + b"].", "not a complete"),
+    "mutable bytes": (b"\x80\x05\x96" + struct.pack("<Q", 1 << 40) + b".", "not a complete"),
+    "shape": (huge_array(SIDE + b"\x85"), "do not fit its shape"),
+    "shape of many sides": (huge_array(b"(" + SIDE * 1000 + b"t"), "a bad shape"),
+    "shape that wraps": (huge_array(b"(" + SIDE * 8 + b"t"), "do not fit its shape"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BOMBS))
+def test_what_is_announced_costs_nothing(tmp_path: Path, name: str) -> None:
+    """Python's unpickler alone would reserve room for two thousand million entries at the first."""
+    data, reason = BOMBS[name]
+    tracemalloc.start()
+    try:
+        with pytest.raises(GoalError, match=reason):
+            read(tmp_path, data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+def key(value: bytes) -> bytes:
+    return b"\x80\x02}" + value + b"K\x01s."
+
+
+@pytest.mark.parametrize("between", [b"", b"(e", b"(u", b"Nb", b"q\x01", b"\x80\x02"])
+def test_tuples_cannot_double_without_end(tmp_path: Path, between: bytes) -> None:
+    """Hashing this key would take two to the power of a hundred steps."""
+    doubled = b")" + (between + b"q\x00h\x00\x86") * 100
+    with pytest.raises(GoalError, match="uses a value twice"):
+        read(tmp_path, key(doubled))
+
+
+def test_tuples_cannot_nest_without_end(tmp_path: Path) -> None:
+    """Hashing a key of a million levels would break the C stack."""
+    with pytest.raises(GoalError, match="more instructions than"):
+        read(tmp_path, key(b")" + b"\x85" * 1_000_000))
+    with pytest.raises(GoalError, match="key of type tuple"):
+        read(tmp_path, key(b")" + b"\x85" * unpickle.MAX_TUPLES))
+
+
+def test_lists_may_nest_deeply(tmp_path: Path) -> None:
+    found, depth = read(tmp_path, b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b"."), 0
+    while found:
+        (found,), depth = found, depth + 1
+    assert depth == 99_999
+
+
+def test_a_list_may_hold_itself(tmp_path: Path) -> None:
+    found = read(tmp_path, b"\x80\x02]q\x00h\x00a.")
+    assert found[0] is found
+
+
+def test_the_work_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"\x80\x02(" + b"]" * 95 + b"l."
+    monkeypatch.setattr(unpickle, "MAX_INSTRUCTIONS", 99)
+    assert len(read(tmp_path, data)) == 95
+    monkeypatch.setattr(unpickle, "MAX_INSTRUCTIONS", 98)
+    with pytest.raises(GoalError, match="more instructions than any file of arrays needs"):
+        read(tmp_path, data)
+    monkeypatch.setattr(unpickle, "MAX_BYTES", len(data) - 1)
+    with pytest.raises(GoalError, match=r"Refused to read .*: it is larger than 99 bytes"):
+        read(tmp_path, data)
+
+
+@pytest.mark.parametrize("state", [b"N", b"}", b"}U\x01aK\x01s", b"N}U\x01aK\x01s\x86"])
+@pytest.mark.parametrize("target", [b"]", b"}", b"U\x01a", b"K\x01"])
+def test_plain_data_has_no_state_to_set(tmp_path: Path, target: bytes, state: bytes) -> None:
+    try:
+        found = read(tmp_path, b"\x80\x02" + target + state + b"b.")
+    except GoalError:
+        return
+    assert found in ([], {}, b"a", 1)
 
 
 @pytest.mark.parametrize("data", [b"", b".", b"\x80", b"hello", b"\x80\x04]", b"\x80\x02h\x05."])

@@ -7,6 +7,7 @@ Each target prepares a good file once and returns an attempt: damage it, read it
 import csv
 import html
 import io
+import json
 import pickle
 import random
 import shutil
@@ -25,7 +26,7 @@ from goal.bank.shelf import Shelf
 from goal.common.errors import GoalError
 from goal.common.escaping import file_name, visible
 from goal.common.progress import Reporter
-from goal.data.download import unpack
+from goal.data.fetching import unpack
 from goal.data.images import DataSettings, FileImages
 from goal.data.sets import load_dataset
 from goal.models.classes import Roster

@@ -18,7 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "common": set(),
     "storage": {"common"},
     "distributed": {"common", "storage"},
-    "data": {"common"},
+    "data": {"common", "storage"},
     "protocol": {"common", "data"},
     "backbone": {"common"},
     "bank": {"common", "storage", "distributed", "data", "backbone"},

@@ -8,8 +8,7 @@ import pytest
 from goal.counting.counter import Counter
 from goal.learning.trainer import StageTrainer
 from goal.runs.run import resume, start
-from goal.settings.plain import read_settings
-from goal.settings.recipes import find_recipe
+from goal.settings.recipes import read_recipe
 from goal.settings.settings import compose
 from goal.storage.files import read_jsonl
 from tests.small_run import small_settings
@@ -19,7 +18,7 @@ from tests.small_run import small_settings
 def test_a_run_can_count_the_new_classes_itself(method: str, tmp_path: Path) -> None:
     settings = small_settings("protocol.estimate_new=true")
     if method != "goal":
-        recipe = read_settings(find_recipe(f"digits/{method}"))
+        recipe = read_recipe(f"digits/{method}")
         small = {"train_per_class": 30, "test_per_class": 10, "estimate_new": True}
         training = {"base_epochs": 2, "stage_epochs": 2}
         settings = compose(recipe, {"protocol": small, "training": training})

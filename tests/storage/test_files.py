@@ -7,7 +7,6 @@ import pytest
 
 from goal.common.errors import GoalError
 from goal.storage.files import (
-    human_size,
     read_jsonl,
     replacing,
     write_bytes,
@@ -53,19 +52,3 @@ def test_text_and_records_come_back(tmp_path: Path) -> None:
     assert len((tmp_path / "a.jsonl").read_bytes().splitlines()) == 3
     write_json(tmp_path / "a.json", {"a": [1]})
     assert (tmp_path / "a.json").read_text() == '{\n "a": [\n  1\n ]\n}\n'
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (1000, "1.0 KB"),
-        (1_260_000, "1.3 MB"),
-        (2.5e9, "2.5 GB"),
-        (7e12, "7.0 TB"),
-        (4e15, "4000.0 TB"),
-    ],
-)
-def test_human_size(count: float, text: str) -> None:
-    assert human_size(count) == text

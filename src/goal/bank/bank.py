@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
+from rich.filesize import decimal
 
 from goal.backbone.tokens import TokenSource
 from goal.backbone.trunk import Trunk
@@ -28,7 +29,6 @@ from goal.data.images import Images
 from goal.data.transforms import Pixels, TransformSettings, augmented, clean, describe, resized
 from goal.distributed import first_goes_ahead, ranks, wait
 from goal.storage.cache import cache_folder
-from goal.storage.files import human_size
 from goal.storage.locks import waiting_for
 
 CLEAN = "clean"
@@ -192,8 +192,8 @@ class TokenBank:
     def _check_space(self, need: int, images: int, views: int) -> None:
         free = shutil.disk_usage(self.folder).free
         self._reporter.say(
-            f"Token bank: {images:,} images x {views} views need {human_size(need)} in "
-            f"{self.folder} ({human_size(free)} free)."
+            f"Token bank: {images:,} images x {views} views need {decimal(need)} in "
+            f"{self.folder} ({decimal(free)} free)."
         )
         remedy = (
             "Use fewer views (bank.views), 'fresh' views, another disk (bank.folder or "
@@ -201,15 +201,15 @@ class TokenBank:
         )
         if need + _SPARE_BYTES > free:
             raise GoalError(
-                f"The token bank needs {human_size(need)} but {self.folder} has only "
-                f"{human_size(free)} free. {remedy}"
+                f"The token bank needs {decimal(need)} but {self.folder} has only "
+                f"{decimal(free)} free. {remedy}"
             )
         budget = self.settings.budget_gb
         used = sum(entry.size for entry in inspect(self.folder.parent))
         if budget is not None and used + need > budget * 1e9:
             raise GoalError(
-                f"The token bank would grow from {human_size(used)} to "
-                f"{human_size(used + need)}, over its budget of {budget} GB. {remedy}"
+                f"The token bank would grow from {decimal(used)} to "
+                f"{decimal(used + need)}, over its budget of {budget} GB. {remedy}"
             )
 
 

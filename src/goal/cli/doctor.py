@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from huggingface_hub import try_to_load_from_cache
+from rich.filesize import decimal
 
 from goal import __version__
 from goal.backbone.load import BACKBONES, EMBEDDED
@@ -17,7 +18,6 @@ from goal.bank.bank import BankSettings, bank_root
 from goal.bank.shelf import inspect
 from goal.data.sets import cifar100, cub, imagenet100, tinyimagenet
 from goal.storage.cache import cache_folder
-from goal.storage.files import human_size
 
 _PACKAGES = ("torch", "transformers", "numpy", "scikit-learn", "pillow", "pyarrow")
 _EXTRAS = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "ray": ("ray",)}
@@ -31,10 +31,10 @@ def examine(data_root: Path = Path("data")) -> Iterator[tuple[str, str]]:
     yield "CPU", f"{os.cpu_count()} cores, torch uses {torch.get_num_threads()} threads"
     yield "memory", _memory()
     cache = cache_folder()
-    yield "disk here", f"{human_size(shutil.disk_usage(Path.cwd()).free)} free"
-    yield "cache", f"{cache}: {human_size(shutil.disk_usage(_existing(cache)).free)} free"
+    yield "disk here", f"{decimal(shutil.disk_usage(Path.cwd()).free)} free"
+    yield "cache", f"{cache}: {decimal(shutil.disk_usage(_existing(cache)).free)} free"
     used = sum(shelf.size for shelf in inspect(bank_root(BankSettings())))
-    yield "token bank", f"holds {human_size(used)}"
+    yield "token bank", f"holds {decimal(used)}"
     for name in BACKBONES:
         yield f"backbone {name}", _backbone(name)
     for name, module in (
@@ -63,7 +63,7 @@ def _version(name: str) -> str:
 def _device() -> str:
     if torch.cuda.is_available():
         cards = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
-        listed = ", ".join(f"{card.name} ({human_size(card.total_memory)})" for card in cards)
+        listed = ", ".join(f"{card.name} ({decimal(card.total_memory)})" for card in cards)
         return f"cuda: {listed}; use it by --device cuda"
     if torch.backends.mps.is_available():
         return "mps; use it by --device mps"
@@ -77,7 +77,7 @@ def _memory() -> str:
         return "unknown on this system"
     page = os.sysconf("SC_PAGE_SIZE")
     total, free = os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
-    return f"{human_size(total)}, {human_size(free)} unused"
+    return f"{decimal(total)}, {decimal(free)} unused"
 
 
 def _existing(path: Path) -> Path:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
+from rich.filesize import decimal
 from rich.table import Table
 
 from goal.cli.common import Set, console, errors, flags, refuse_ranks, reporter
@@ -78,7 +79,6 @@ def verify(folder: Path, /) -> None:
     Args:
         folder: A run, a model, a token bank, or a folder that holds some.
     """
-    from goal.storage.files import human_size
     from goal.verify import verify as verify_folder
 
     verdict = verify_folder(folder)
@@ -86,7 +86,7 @@ def verify(folder: Path, /) -> None:
         console.print(f"{path}: not in the manifest, not checked", markup=False, soft_wrap=True)
     for problem in verdict.problems:
         errors.print(problem, style="red", highlight=False, markup=False, soft_wrap=True)
-    checked = f"{len(verdict.checked)} files, {human_size(verdict.size)}"
+    checked = f"{len(verdict.checked)} files, {decimal(verdict.size)}"
     if verdict.problems:
         raise GoalError(f"{len(verdict.problems)} of {checked} are not as they were written.")
     console.print(f"{checked}: all as they were written.")
@@ -100,7 +100,6 @@ def info(*, folder: Path | None = None) -> None:
     """
     from goal.bank.bank import BankSettings, bank_root
     from goal.bank.shelf import inspect
-    from goal.storage.files import human_size
 
     root = bank_root(BankSettings(folder=str(folder) if folder else None))
     shelves = inspect(root)
@@ -113,10 +112,10 @@ def info(*, folder: Path | None = None) -> None:
             str(about.get("view", "damaged")),
             str(about.get("transform", "")),
             f"{shelf.rows:,}",
-            human_size(shelf.size),
+            decimal(shelf.size),
         )
     console.print(table)
-    console.print(f"Total: {human_size(sum(shelf.size for shelf in shelves))}")
+    console.print(f"Total: {decimal(sum(shelf.size for shelf in shelves))}")
 
 
 def clear(*, trunk: str | None = None, folder: Path | None = None) -> None:
@@ -128,7 +127,6 @@ def clear(*, trunk: str | None = None, folder: Path | None = None) -> None:
     """
     from goal.bank.bank import BankSettings, bank_root
     from goal.bank.shelf import clear as clear_shelves
-    from goal.storage.files import human_size
 
     root = bank_root(BankSettings(folder=str(folder) if folder else None))
-    console.print(f"Freed {human_size(clear_shelves(root, trunk))} in {root}.")
+    console.print(f"Freed {decimal(clear_shelves(root, trunk))} in {root}.")

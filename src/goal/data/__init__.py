@@ -1,4 +1,4 @@
 """Images: where they come from, how they are decoded, checked and cropped.
 
-May import: common.
+May import: common, storage.
 """

@@ -1,15 +1,18 @@
 """Read pickle files that hold plain data, without giving the file a way to run code.
 
-Python's own unpickler calls whatever functions a file names. This one calls none: it steps through
-the instructions itself, knows four names of numpy by heart, and builds the arrays on its own from
-a checked type, a checked shape and raw bytes. What comes out is made of arrays of numbers, lists,
-dicts, strings, bytes and numbers; anything else is refused.
+Python's unpickler does the reading, in bounds: the file may not be huge, its instructions are
+gone through beforehand and must be few and of known kinds, and the only names that it may use are
+four of numpy's. Those stand for small classes of this module, which build arrays from a checked
+type, a checked shape and raw bytes; nothing of numpy is called on the file's behalf. What comes
+out is made of arrays of numbers, lists, dicts, strings, bytes and numbers; all else is refused.
 """
 
+import io
 import math
+import pickle
 import pickletools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +30,30 @@ NUMBER_TYPE = re.compile(r"b1|[iu][1248]|f[248]|c(8|16)")
 RESULT_TYPES = (np.ndarray, np.generic, list, dict, str, bytes, int, float, type(None))
 KEY_TYPES = (str, bytes, int)
 
+MAX_BYTES = 1 << 30
+MAX_INSTRUCTIONS = 2_000_000  # an image takes about four: name, number of the name, two labels
+MAX_TUPLES = 1_000  # hashing a tuple goes as deep into the C stack as tuples are nested
+MAX_SIDES = 32
+
+TEXTS = frozenset(
+    {
+        *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+        *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "STRING", "BINSTRING", "SHORT_BINSTRING"),
+    }
+)
+SHARED = TEXTS | {"EMPTY_LIST", "LIST", "EMPTY_DICT", "DICT", "GLOBAL", "STACK_GLOBAL", "REDUCE"}
+TUPLES = frozenset({"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"})
+PUTS = frozenset({"PUT", "BINPUT", "LONG_BINPUT"})
+GETS = frozenset({"GET", "BINGET", "LONG_BINGET"})
+INSTRUCTIONS = frozenset(
+    {
+        *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+        *("NONE", "NEWTRUE", "NEWFALSE", "MARK", "EMPTY_TUPLE", "APPEND", "APPENDS"),
+        *("SETITEM", "SETITEMS", "MEMOIZE", "BUILD", "PROTO", "FRAME", "STOP"),
+        *(SHARED | TUPLES | PUTS | GETS),
+    }
+)
+
 
 def load_arrays(path: Path) -> Any:
     """Read the pickle file at `path`.
@@ -34,10 +61,14 @@ def load_arrays(path: Path) -> Any:
     Strings that Python 2 wrote come back as bytes, arrays are read-only.
 
     Raises:
-        GoalError: The file is unreadable, damaged, or names something that is not allowed.
+        GoalError: The file is unreadable, damaged, too large, or asks for what is not allowed.
     """
     try:
-        return _Machine().run(path.read_bytes())
+        if path.stat().st_size > MAX_BYTES:
+            raise _RefusedError(f"it is larger than {MAX_BYTES:,} bytes")
+        data = path.read_bytes()
+        _inspect(data)
+        return _plain(_Reader(io.BytesIO(data), encoding="bytes").load())
     except _RefusedError as refusal:
         raise GoalError(
             f"Refused to read {path}: {refusal}. Official dataset files hold nothing of the kind: "
@@ -45,7 +76,10 @@ def load_arrays(path: Path) -> Any:
         ) from None
     except OSError as error:
         raise GoalError(f"Cannot read {path}: {error}.") from error
-    except (ValueError, TypeError, LookupError, OverflowError, MemoryError) as error:
+    except (
+        *(pickle.UnpicklingError, ValueError, TypeError, LookupError, AttributeError),
+        *(EOFError, OverflowError, MemoryError),
+    ) as error:
         raise GoalError(
             f"{path} is not a complete pickle file ({error}). Remove it and fetch it again."
         ) from error
@@ -55,11 +89,69 @@ class _RefusedError(Exception):
     """The file asks for something that plain data does not need."""
 
 
+def _inspect(data: bytes) -> None:
+    """Go through the instructions without following them, and refuse what could do harm.
+
+    The unpickler makes room for every number up to the highest that a value is kept under, and
+    tuples that are used twice can be nested so that hashing one never ends: so values are numbered
+    in order, and a tuple that was kept is not used again.
+    """
+    steps: Iterator[tuple[Any, Any, Any]] = pickletools.genops(data)
+    kept: dict[int, str] = {}
+    tuples, before = 0, ""
+    for count, (opcode, argument, _) in enumerate(steps):
+        name = opcode.name
+        if name not in INSTRUCTIONS:
+            raise _RefusedError(f"it uses the instruction {name} ({argument!r})")
+        if name == "GLOBAL":
+            _require_allowed(str(argument))
+        tuples += name in TUPLES
+        if count >= MAX_INSTRUCTIONS or tuples > MAX_TUPLES:
+            raise _RefusedError("it has more instructions than any file of arrays needs")
+        if name in PUTS or name == "MEMOIZE":
+            number = len(kept) if name == "MEMOIZE" else argument
+            if number > count:
+                raise _RefusedError(f"it keeps a value under the number {number}, out of order")
+            kept[number] = before
+        elif name in GETS and kept[argument] not in SHARED:
+            raise _RefusedError("it uses a value twice that is neither data nor an array")
+        before = before if name == "FRAME" else name
+
+
+def _require_allowed(name: str) -> None:
+    if name not in ALLOWED:
+        raise _RefusedError(f"it names {name.replace(' ', '.')!r}, which could run code")
+
+
+class _Reader(pickle.Unpickler):
+    """Python's unpickler, which finds nothing but the allowed names, and those as mere labels."""
+
+    def find_class(self, module: str, name: str) -> "_Name":
+        """Return the label of an allowed name; nothing is imported or looked up."""
+        _require_allowed(f"{module} {name}")
+        return _Name(f"{module} {name}")
+
+
 class _Name:
-    """One of the allowed names, as a mere label: nothing is imported or looked up."""
+    """One of the allowed names. Calling it is the only call that a file can make."""
 
     def __init__(self, text: str) -> None:
         self.text = text
+
+    def __call__(self, *arguments: Any) -> "_Array | _Type":
+        """Begin an array or a type, or make a scalar: the only three calls there are."""
+        if self.text in RECONSTRUCT:
+            if getattr(arguments[0], "text", None) != NDARRAY:
+                raise _RefusedError("it reconstructs something that is not an array")
+            return _Array()
+        if self.text == DTYPE:
+            return _Type(arguments[0])
+        if self.text in SCALAR:
+            return _scalar(*arguments)
+        raise _RefusedError(f"it calls {self.text.replace(' ', '.')!r}")
+
+    def __setstate__(self, state: Any) -> None:
+        raise _RefusedError("it sets the state of a name")
 
 
 class _Type:
@@ -73,142 +165,72 @@ class _Type:
             raise _RefusedError(f"it holds an array of type {text!r} where numbers are expected")
         self.dtype = np.dtype(text)
 
-    def build(self, state: Any) -> "_Type":
+    def __setstate__(self, state: Any) -> None:
         """Take over the byte order; sub-arrays, named fields and the like are refused."""
         if len(state) != 8 or any(part is not None for part in state[2:5]):
             raise _RefusedError("it holds an array whose elements are not plain numbers")
         self.dtype = self.dtype.newbyteorder(_byte_order(_text(state[1])))
-        return self
 
 
 class _Array:
-    """An array in the making: announced by REDUCE, filled by BUILD."""
+    """An array in the making: announced by a call, filled when its state is set."""
 
     def __init__(self) -> None:
-        self.array: npt.NDArray[Any] | None = None
+        self.value: npt.NDArray[Any] | np.generic | None = None
 
-    def build(self, state: Any) -> npt.NDArray[Any]:
+    def __setstate__(self, state: Any) -> None:
         """Lay the bytes of `state` out as an array."""
         _, shape, kind, fortran, data = state
-        if not isinstance(kind, _Type) or not isinstance(data, bytes):
-            raise _RefusedError("it holds an array that is not made of bytes")
-        if not all(type(side) is int and side >= 0 for side in shape):
-            raise ValueError("an array has a bad shape")
-        if math.prod(shape) * kind.dtype.itemsize != len(data):
-            raise ValueError("an array's bytes do not fit its shape")
-        order: Literal["F", "C"] = "F" if fortran else "C"
-        self.array = np.ndarray(shape, kind.dtype, buffer=data, order=order)
-        return self.array
+        self.value = _laid_out(shape, kind, "F" if fortran else "C", data)
 
 
-class _Machine:
-    """A stack, a memo, and one small method for each group of instructions."""
+def _scalar(kind: Any, data: Any) -> _Array:
+    made = _Array()
+    made.value = _laid_out((), kind, "C", data)[()]
+    return made
 
-    def __init__(self) -> None:
-        self.stack: list[Any] = []
-        self.marks: list[int] = []
-        self.memo: dict[int, Any] = {}
 
-    def run(self, data: bytes) -> Any:
-        """Follow the instructions up to STOP and return the value they leave behind."""
-        for opcode, argument, _ in pickletools.genops(data):
-            step = STEPS.get(opcode.name)
-            if step is None:
-                raise _RefusedError(f"it uses the instruction {opcode.name} ({argument!r})")
-            step(self, argument)
-        return _result(self.stack.pop())
+def _laid_out(shape: Any, kind: Any, order: Literal["F", "C"], data: Any) -> npt.NDArray[Any]:
+    if not isinstance(kind, _Type) or not isinstance(data, bytes):
+        raise _RefusedError("it holds an array that is not made of bytes")
+    if len(shape) > MAX_SIDES or not all(type(side) is int and side >= 0 for side in shape):
+        raise ValueError("an array has a bad shape")
+    if math.prod(shape) * kind.dtype.itemsize != len(data):
+        raise ValueError("an array's bytes do not fit its shape")
+    return np.ndarray(shape, kind.dtype, buffer=data, order=order)
 
-    def push(self, value: Any) -> None:
-        """Constants: numbers, strings, None."""
-        self.stack.append(value)
 
-    def push_old_string(self, value: str) -> None:
-        """Strings of Python 2 are bytes; the instruction decoder has read them as Latin-1."""
-        self.stack.append(value.encode("latin-1"))
+def _plain(value: Any) -> Any:
+    """Check everything that `value` holds, and put each array in the place of its maker."""
+    outermost = [value]
+    waiting: list[Any] = [outermost]
+    seen: set[int] = set()
+    while waiting:
+        holder = waiting.pop()
+        if id(holder) in seen:
+            continue
+        seen.add(id(holder))
+        for key, part in list(_entries(holder)):
+            holder[key] = _result(part)
+            if isinstance(part, list | dict):
+                waiting.append(part)
+    return outermost[0]
 
-    def mark(self, _: Any) -> None:
-        """Remember the height of the stack."""
-        self.marks.append(len(self.stack))
 
-    def items(self) -> list[Any]:
-        """Take everything above the last mark."""
-        start = self.marks.pop()
-        taken = self.stack[start:]
-        del self.stack[start:]
-        return taken
-
-    def tuple_of(self, count: int) -> None:
-        """Join the last `count` values; tuples are only ever arguments, never results."""
-        if len(self.stack) < count:
-            raise ValueError("the stack is empty")
-        parts = tuple(self.stack[-count:])
-        self.stack[-count:] = [parts]
-
-    def extend(self, values: list[Any]) -> None:
-        """Append to the list on top."""
-        _top(self.stack, list).extend(_result(value) for value in values)
-
-    def update(self, pairs: list[Any]) -> None:
-        """Set keys of the dict on top."""
-        table = _top(self.stack, dict)
-        for key, value in zip(pairs[::2], pairs[1::2], strict=True):
-            if not isinstance(key, KEY_TYPES):
-                raise _RefusedError(f"it holds a dict with a key of type {_kind(key)}")
-            table[key] = _result(value)
-
-    def new_dict(self, _: Any) -> None:
-        """Make a dict of everything above the last mark."""
-        pairs = self.items()
-        self.stack.append({})
-        self.update(pairs)
-
-    def put(self, index: int) -> None:
-        """Keep the top of the stack for later."""
-        self.memo[index] = self.stack[-1]
-
-    def get(self, index: int) -> None:
-        """Push what was kept; an array that has been filled since comes as the array."""
-        value = self.memo[index]
-        filled = value.array if isinstance(value, _Array) else None
-        self.stack.append(value if filled is None else filled)
-
-    def name(self, text: str) -> None:
-        """Push the label of an allowed name."""
-        if text not in ALLOWED:
-            raise _RefusedError(f"it names {text.replace(' ', '.')!r}, which could run code")
-        self.stack.append(_Name(text))
-
-    def stack_name(self, _: Any) -> None:
-        """Like `name`, with module and name taken from the stack."""
-        name, module = self.stack.pop(), self.stack.pop()
-        self.name(f"{_text(module)} {_text(name)}")
-
-    def reduce(self, _: Any) -> None:
-        """Begin an array or a type, or make a scalar: the only three calls there are."""
-        arguments, function = self.stack.pop(), self.stack.pop()
-        called = function.text if isinstance(function, _Name) else _kind(function)
-        if called in RECONSTRUCT:
-            if getattr(arguments[0], "text", None) != NDARRAY:
-                raise _RefusedError("it reconstructs something that is not an array")
-            self.stack.append(_Array())
-        elif called == DTYPE:
-            self.stack.append(_Type(arguments[0]))
-        elif called in SCALAR:
-            kind, data = arguments
-            self.stack.append(_Array().build((1, (), kind, False, data))[()])
-        else:
-            raise _RefusedError(f"it calls {called.replace(' ', '.')!r}")
-
-    def build(self, _: Any) -> None:
-        """Finish an array or a type."""
-        state, target = self.stack.pop(), self.stack.pop()
-        if not isinstance(target, _Array | _Type):
-            raise _RefusedError(f"it sets the state of a {_kind(target)}")
-        self.stack.append(target.build(state))
+def _entries(holder: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(holder, list):
+        yield from enumerate(holder)
+        return
+    for key, value in holder.items():
+        if not isinstance(key, KEY_TYPES):
+            raise _RefusedError(f"it holds a dict with a key of type {_kind(key)}")
+        yield key, value
 
 
 def _result(value: Any) -> Any:
     """Return `value` if it may be part of the result; names and half-made arrays may not."""
+    if isinstance(value, _Array) and value.value is not None:
+        return value.value
     if not isinstance(value, RESULT_TYPES):
         raise _RefusedError(f"its data holds a bare {_kind(value)}")
     return value
@@ -217,12 +239,6 @@ def _result(value: Any) -> Any:
 def _kind(value: Any) -> str:
     """Name the type of `value` for people."""
     return type(value).__name__.lstrip("_").lower()
-
-
-def _top(stack: list[Any], kind: type) -> Any:
-    if not isinstance(stack[-1], kind):
-        raise ValueError(f"expected a {kind.__name__}")
-    return stack[-1]
 
 
 def _text(value: Any) -> str:
@@ -235,41 +251,3 @@ def _byte_order(text: str) -> Any:
     if text not in ("<", ">", "|", "="):
         raise ValueError("an array has an unknown byte order")
     return text
-
-
-def _nothing(machine: _Machine, argument: Any) -> None:
-    """PROTO, FRAME and STOP need no action: the instruction decoder has dealt with them."""
-
-
-STEPS: Mapping[str, Callable[[_Machine, Any], None]] = {
-    **dict.fromkeys(("INT", "BININT", "BININT1", "BININT2"), _Machine.push),
-    **dict.fromkeys(("LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"), _Machine.push),
-    **dict.fromkeys(("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"), _Machine.push),
-    **dict.fromkeys(("BINBYTES", "SHORT_BINBYTES", "BINBYTES8"), _Machine.push),
-    **dict.fromkeys(("STRING", "BINSTRING", "SHORT_BINSTRING"), _Machine.push_old_string),
-    **dict.fromkeys(("PROTO", "FRAME", "STOP"), _nothing),
-    "NONE": lambda machine, _: machine.push(None),
-    "NEWTRUE": lambda machine, _: machine.push(True),
-    "NEWFALSE": lambda machine, _: machine.push(False),
-    "MARK": _Machine.mark,
-    "EMPTY_TUPLE": lambda machine, _: machine.push(()),
-    "TUPLE1": lambda machine, _: machine.tuple_of(1),
-    "TUPLE2": lambda machine, _: machine.tuple_of(2),
-    "TUPLE3": lambda machine, _: machine.tuple_of(3),
-    "TUPLE": lambda machine, _: machine.push(tuple(machine.items())),
-    "EMPTY_LIST": lambda machine, _: machine.push([]),
-    "LIST": lambda machine, _: machine.push([_result(value) for value in machine.items()]),
-    "APPEND": lambda machine, _: machine.extend([machine.stack.pop()]),
-    "APPENDS": lambda machine, _: machine.extend(machine.items()),
-    "EMPTY_DICT": lambda machine, _: machine.push({}),
-    "DICT": _Machine.new_dict,
-    "SETITEM": lambda machine, _: machine.update([machine.stack.pop(-2), machine.stack.pop()]),
-    "SETITEMS": lambda machine, _: machine.update(machine.items()),
-    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), _Machine.put),
-    "MEMOIZE": lambda machine, _: machine.put(len(machine.memo)),
-    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), _Machine.get),
-    "GLOBAL": _Machine.name,
-    "STACK_GLOBAL": _Machine.stack_name,
-    "REDUCE": _Machine.reduce,
-    "BUILD": _Machine.build,
-}

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from goal.storage.cache import cache_folder
-from goal.settings.settings import Settings, compose
-from goal.settings.recipes import assemble
-from goal.settings.plain import merge, parse_assignments
 from goal.common.errors import GoalError
 from goal.common.progress import Reporter
 from goal.runs.run import start
+from goal.settings.plain import merge, parse_assignments
+from goal.settings.recipes import assemble
+from goal.settings.settings import Settings, compose
+from goal.storage.cache import cache_folder
 
 Engine = Literal["local", "ray"]
 

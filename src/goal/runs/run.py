@@ -23,31 +23,25 @@ import torch
 import yaml
 
 from goal import __version__
-from goal.storage import checkpoint, files, manifest
 from goal.backbone.load import load_backbone
-from goal.settings.settings import Settings, compose, difference
-from goal.settings.plain import read_settings
-from goal.data.sets import load_dataset
-from goal.common.errors import GoalError, pick
-from goal.evaluation.scoring import Evaluation, evaluate, judge_confident_set
-from goal.methods.registry import METHODS
-from goal.methods.base import LabelledStage, Method, Stage, restore
-from goal.evaluation.metrics import StageScore, summarise
 from goal.bank.necks import fit_neck
+from goal.common.errors import GoalError
 from goal.common.process import cpu_threads, forget_peak_memory, peak_memory
-from goal.distributed import sole_user
 from goal.common.progress import Reporter
-from goal.evaluation.metrics import last_accuracies
-from goal.protocol.stages import ProtocolSettings, build_stages, class_order, targets
-from goal.protocol.stages import StageIds
-from goal.common.seeding import stream
-from goal.protocol.rehearsal import rehearse
+from goal.data.sets import load_dataset
+from goal.distributed import by_first, first_goes_ahead, joined, ranks, sole_user
+from goal.evaluation.metrics import StageScore, last_accuracies, summarise
+from goal.evaluation.scoring import Evaluation, evaluate, judge_confident_set
+from goal.evaluation.snapshot import gallery_images, snapshot, write_thumbnails
 from goal.learning.learner import Learner, room_for
 from goal.learning.shared_base import SharedBase, base_key, base_settings
-from goal.distributed import agree, by_first, first_goes_ahead, joined, ranks
-from goal.evaluation.snapshot import gallery_images, snapshot, write_thumbnails
-from goal.backbone.tokens import TokenSource
-from goal.learning.trainer import EpochRecord, StageTrainer
+from goal.learning.trainer import EpochRecord
+from goal.methods.base import LabelledStage, Stage
+from goal.protocol.rehearsal import rehearse
+from goal.protocol.stages import ProtocolSettings, StageIds, build_stages, class_order, targets
+from goal.settings.plain import read_settings
+from goal.settings.settings import Settings, compose, difference
+from goal.storage import checkpoint, files, manifest
 
 _ALL_STAGES = "All stages"
 _FINAL = ("results.jsonl", "history.jsonl", "checkpoint.pt", "summary.json")

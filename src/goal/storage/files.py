@@ -137,15 +137,6 @@ def require_format(found: Any, known: int, path: Path) -> None:
     raise GoalError(f"{path} has format {found!r}; this version reads format {known}. {advice}")
 
 
-def human_size(count: float) -> str:
-    """Render a number of bytes for people."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
-
-
 def sync_folder(folder: Path) -> None:
     """Make a rename durable, where the platform lets a folder be synced."""
     if os.name != "posix":
