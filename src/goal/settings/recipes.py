@@ -1,13 +1,17 @@
 """Shipped recipes: published settings for a dataset and a method."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from goal.common.errors import GoalError, did_you_mean
 from goal.settings.plain import parse_assignments, read_settings
-from goal.settings.settings import DEFAULT_DATASET, DEFAULT_METHOD, Settings, compose
+
+if TYPE_CHECKING:
+    from goal.settings.settings import Settings
 
 
 def shipped_recipes() -> dict[str, Path]:
@@ -38,6 +42,8 @@ def assemble(
     assignments: Iterable[str] = (),
 ) -> Settings:
     """Compose settings: the recipe (given, or shipped for the pair), flags, then assignments."""
+    from goal.settings.settings import DEFAULT_DATASET, DEFAULT_METHOD, compose  # imports torch
+
     chosen: dict[str, Any] = {}
     if dataset is not None:
         chosen["data"] = {"name": dataset}
