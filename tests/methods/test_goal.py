@@ -15,8 +15,7 @@ from goal.methods.base import Batch, LabelledBatch, LabelledStage, Stage, infer_
 from goal.methods.goal import Goal
 from goal.methods.registry import METHODS
 from goal.numerics.simplex import UNOWNED
-from tests.contract.test_every_method import TEST, learn
-from tests.planted import (
+from goal.testing.planted import (
     WIDTH,
     PlantedTokens,
     base_stage,
@@ -24,6 +23,7 @@ from tests.planted import (
     planted_classes,
     small_method,
 )
+from goal.testing.teaching import TEST, learn
 
 READINGS: dict[str, dict[str, Any]] = {
     "default": {},
