@@ -12,8 +12,8 @@ from benchmarks.cifar100.page import write_page
 from benchmarks.cifar100.references import REFERENCES, First, FirstTold, Told
 from goal.methods.base import infer_all
 from goal.methods.registry import METHODS, MethodSpec
-from tests.contract.test_every_method import TEST, learn
-from tests.planted import base_stage, next_stage, small_method
+from goal.testing.planted import base_stage, next_stage, small_method
+from goal.testing.teaching import TEST, learn
 from tests.report.runs import write_run
 
 FLAGS = {"data": {"root": "data"}, "backbone": {"name": "somewhere/resnet"}}

@@ -31,7 +31,7 @@ def test_defaults_are_the_table_of_the_protocol(name: str) -> None:
 
 
 def test_every_dataset_has_a_summary_and_folder_no_defaults() -> None:
-    assert set(DATASETS) == {*PROTOCOL, "folder"}
+    assert set(DATASETS.shipped) == {*PROTOCOL, "folder"}
     assert all(len(spec.summary) > 10 for spec in DATASETS.values())
     assert DATASETS["folder"].defaults == {}
 

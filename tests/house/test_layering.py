@@ -43,6 +43,9 @@ ALLOWED: dict[str, set[str]] = {
         *("common", "storage", "distributed", "data", "backbone", "bank", "numerics", "methods"),
         *("settings", "learning", "pages", "evaluation"),
     },
+    "testing": {
+        *("common", "storage", "data", "protocol", "backbone", "methods", "settings", "learning"),
+    },
     "report": {"common", "storage", "pages", "evaluation", "settings", "runs"},
     "verify": {"common", "storage", "bank", "models"},
     "cli": {

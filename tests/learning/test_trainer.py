@@ -14,7 +14,7 @@ from goal.learning.trainer import StageTrainer, onto
 from goal.methods.base import Method
 from goal.methods.registry import METHODS
 from goal.settings.training import TrainingSettings
-from tests.planted import PlantedTokens, base_stage, next_stage, small_method
+from goal.testing.planted import PlantedTokens, base_stage, next_stage, small_method
 
 
 def learned(name: str, **settings: Any) -> tuple[Method, list[dict[str, Any]]]:

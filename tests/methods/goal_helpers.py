@@ -7,8 +7,8 @@ from torch import Tensor
 
 from goal.methods.base import Batch, Stage
 from goal.methods.goal import Goal
-from tests.contract.test_every_method import learn
-from tests.planted import base_stage, next_stage, small_method
+from goal.testing.planted import base_stage, next_stage, small_method
+from goal.testing.teaching import learn
 
 
 def goal(name: str = "goal", **settings: Any) -> Goal:

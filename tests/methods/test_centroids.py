@@ -12,7 +12,13 @@ from goal.methods.kmeans import Clustering
 from goal.methods.registry import METHODS
 from goal.numerics.clustering import drifted, kmeans_beside
 from goal.settings.training import TrainingSettings
-from tests.planted import PlantedTokens, base_stage, next_stage, planted_classes, small_method
+from goal.testing.planted import (
+    PlantedTokens,
+    base_stage,
+    next_stage,
+    planted_classes,
+    small_method,
+)
 
 CLUSTERING = [name for name, spec in METHODS.items() if issubclass(spec.method, Clustering)]
 TRAINING = TrainingSettings(batch_size=16, base_lr=0.02, stage_lr=0.005)
@@ -28,20 +34,6 @@ def two_stages(name: str) -> Method:
             method.fit_stage(stage, lambda: trainer.run(lambda record: None, Reporter()))  # noqa: B023
         method.end_stage(stage, rng)
     return method
-
-
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_an_image_by_itself_gets_the_scores_it_gets_in_company(name: str) -> None:
-    method = two_stages(name)
-    tokens = PlantedTokens(planted_classes({0: 3, 1: 3, 3: 3, 4: 3}, seed=3), seed=7)
-    together = method.class_scores(infer_all(method, tokens))
-    alone = method.class_scores(infer_all(method, tokens, batch_size=1))
-    assert together.shape == (12, 5)
-    scale = float(together.abs().max())
-    torch.testing.assert_close(alone, together, rtol=0, atol=1e-4 * max(scale, 1.0))
-    probabilities = method.probabilities(together)
-    torch.testing.assert_close(probabilities.sum(dim=1), torch.ones(12))
-    assert torch.equal(probabilities.argmax(dim=1), together.argmax(dim=1))
 
 
 @pytest.mark.parametrize("name", CLUSTERING)

@@ -16,9 +16,9 @@ from goal.methods.base import LabelledBatch, Stage, infer_all
 from goal.methods.dydm import DYDM, DYDMSettings
 from goal.methods.happy import Happy, HappySettings
 from goal.methods.parts.ridge_memory import RidgeMemory
-from tests.contract.test_every_method import TEST, learn
+from goal.testing.planted import CLASSES, SMALL, base_stage, next_stage, small_tail
+from goal.testing.teaching import TEST, learn
 from tests.methods.test_frost import matched_accuracy, seeded
-from tests.planted import CLASSES, SMALL, base_stage, next_stage, small_tail
 
 GAMMA = 0.1
 Array = npt.NDArray[np.float64]

@@ -14,8 +14,8 @@ from goal.methods.base import Batch, LabelledBatch, Method, Stage, infer_all
 from goal.methods.frost import FRoST, FRoSTSettings
 from goal.methods.parts.class_gaussians import ClassGaussians
 from goal.numerics.clustering import assign, overlap
-from tests.contract.test_every_method import learn
-from tests.planted import CLASSES, PlantedTokens, base_stage, next_stage, small_tail
+from goal.testing.planted import CLASSES, PlantedTokens, base_stage, next_stage, small_tail
+from goal.testing.teaching import learn
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -16,9 +16,9 @@ from goal.losses.contrastive import info_nce
 from goal.methods.base import Batch, Stage, infer_all
 from goal.methods.gm import GM, GMSettings
 from goal.methods.vb_cgcd import VBCGCD, VBCGCDSettings
-from tests.contract.test_every_method import TRAINING, learn
+from goal.testing.planted import CLASSES, SMALL, PlantedTokens, base_stage, next_stage, small_tail
+from goal.testing.teaching import TRAINING, learn
 from tests.methods.test_frost import matched_accuracy, seeded
-from tests.planted import CLASSES, SMALL, PlantedTokens, base_stage, next_stage, small_tail
 
 
 def make(**overrides: Any) -> GM:

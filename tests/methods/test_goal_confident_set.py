@@ -6,9 +6,9 @@ import torch
 from goal.methods.base import Stage, infer_all
 from goal.methods.goal import Goal
 from goal.numerics.simplex import UNOWNED
-from tests.contract.test_every_method import learn
+from goal.testing.planted import base_stage, next_stage
+from goal.testing.teaching import learn
 from tests.methods.goal_helpers import begun, goal
-from tests.planted import base_stage, next_stage
 
 
 def certainty(winner: int, top: float) -> list[float]:

@@ -9,7 +9,7 @@ from goal.learning.trainer import StageTrainer
 from goal.methods.base import Method, infer_all, restore
 from goal.methods.goal import Goal
 from goal.settings.training import TrainingSettings
-from tests.planted import base_stage, next_stage, small_method
+from goal.testing.planted import base_stage, next_stage, small_method
 
 
 def learn(method: Method, stage: object) -> None:

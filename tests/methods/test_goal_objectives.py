@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from goal.methods.base import LabelledBatch
-from tests.contract.test_every_method import learn
+from goal.testing.planted import base_stage, next_stage
+from goal.testing.teaching import learn
 from tests.methods.goal_helpers import batch_of, begun, goal, numbers
-from tests.planted import base_stage, next_stage
 
 
 def cross_entropy(logits: Any, target: Any) -> float:

@@ -5,8 +5,8 @@ import torch
 from goal.methods.base import infer_all
 from goal.methods.goal_plus import GoalPlus
 from goal.numerics.simplex import UNOWNED
-from tests.contract.test_every_method import TEST, learn
-from tests.planted import base_stage, next_stage, small_method
+from goal.testing.planted import base_stage, next_stage, small_method
+from goal.testing.teaching import TEST, learn
 
 
 def make() -> GoalPlus:

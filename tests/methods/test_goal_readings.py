@@ -13,9 +13,9 @@ from goal.methods.base import LabelledStage, Stage, infer_all
 from goal.methods.goal import Goal
 from goal.methods.registry import METHODS
 from goal.numerics.simplex import UNOWNED
-from tests.contract.test_every_method import TEST, learn
+from goal.testing.planted import WIDTH, PlantedTokens, base_stage, next_stage, planted_classes
+from goal.testing.teaching import TEST, learn
 from tests.methods.goal_helpers import batch_of, begun, goal, numbers
-from tests.planted import WIDTH, PlantedTokens, base_stage, next_stage, planted_classes
 
 READINGS: dict[str, dict[str, Any]] = {
     "default": {},

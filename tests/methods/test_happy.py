@@ -16,10 +16,7 @@ from goal.losses.replay import sample_prototypes
 from goal.methods.base import LabelledBatch, Stage, infer_all
 from goal.methods.happy import ABLATION, Happy, HappySettings
 from goal.methods.simgcd import SimGCD
-from tests.contract.test_every_method import learn
-from tests.methods.test_simgcd import assert_terms, batch_of, cross_distillation, seeded
-from tests.methods.test_simgcd import make as make_simgcd
-from tests.planted import (
+from goal.testing.planted import (
     CLASSES,
     SMALL,
     PlantedTokens,
@@ -27,6 +24,9 @@ from tests.planted import (
     next_stage,
     small_tail,
 )
+from goal.testing.teaching import learn
+from tests.methods.test_simgcd import assert_terms, batch_of, cross_distillation, seeded
+from tests.methods.test_simgcd import make as make_simgcd
 
 
 def make(**overrides: Any) -> Happy:

@@ -15,8 +15,8 @@ from goal.losses.contrastive import info_nce
 from goal.losses.neighbours import soft_sup_con
 from goal.methods.base import Batch, LabelledBatch, restore
 from goal.methods.metagcd import MetaGCD, MetaGCDSettings, Session, draw, play_episode
-from tests.contract.test_every_method import assert_same_state, learn
-from tests.planted import CLASSES, SMALL, base_stage, next_stage, small_tail
+from goal.testing.planted import CLASSES, SMALL, base_stage, next_stage, small_tail
+from goal.testing.teaching import assert_same_state, learn
 
 FAST = {"episodes": 2, "inner_steps": 2, "episode_batch": 8, "inner_lr": 0.05, "outer_lr": 0.05}
 

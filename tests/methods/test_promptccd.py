@@ -14,9 +14,9 @@ from goal.learning.shared_base import base_settings
 from goal.methods.base import Stage, infer_all
 from goal.methods.promptccd import PromptCCD, PromptCCDSettings, PromptPool
 from goal.methods.vanilla_gcd import VanillaGCD
-from tests.contract.test_every_method import TEST, learn
+from goal.testing.planted import CLASSES, SMALL, base_stage, next_stage, small_tail
+from goal.testing.teaching import TEST, learn
 from tests.methods.test_frost import matched_accuracy, seeded
-from tests.planted import CLASSES, SMALL, base_stage, next_stage, small_tail
 
 
 def make(**overrides: Any) -> PromptCCD:

@@ -13,8 +13,8 @@ from goal.common.errors import GoalError
 from goal.losses.contrastive import info_nce, sup_con
 from goal.methods.base import Batch, LabelledBatch, LabelledStage, Stage, infer_all
 from goal.methods.simgcd import SimGCD, SimGCDPlus, cooled
-from tests.contract.test_every_method import learn
-from tests.planted import CLASSES, SMALL, base_stage, next_stage, small_tail
+from goal.testing.planted import CLASSES, SMALL, base_stage, next_stage, small_tail
+from goal.testing.teaching import learn
 
 
 def seeded(seed: int = 0) -> torch.Generator:

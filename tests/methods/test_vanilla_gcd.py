@@ -9,8 +9,8 @@ from goal.losses.contrastive import info_nce, sup_con
 from goal.methods.base import Batch, LabelledBatch, infer_all
 from goal.methods.vanilla_gcd import VanillaGCD, VanillaGCDSettings
 from goal.numerics.clustering import kmeans
-from tests.contract.test_every_method import TEST, learn
-from tests.planted import CLASSES, SMALL, WIDTH, base_stage, next_stage, small_tail
+from goal.testing.planted import CLASSES, SMALL, WIDTH, base_stage, next_stage, small_tail
+from goal.testing.teaching import TEST, learn
 
 
 def make(**overrides: Any) -> VanillaGCD:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from goal.methods.base import infer_all
 from goal.methods.vb_cgcd import VBCGCD, Gaussians, VBCGCDSettings
-from tests.contract.test_every_method import TEST, learn
+from goal.testing.planted import CLASSES, SMALL, base_stage, next_stage, small_tail
+from goal.testing.teaching import TEST, learn
 from tests.methods.test_frost import matched_accuracy, seeded
-from tests.planted import CLASSES, SMALL, base_stage, next_stage, small_tail
 
 
 def make(**overrides: Any) -> VBCGCD:

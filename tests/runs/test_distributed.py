@@ -28,7 +28,7 @@ from goal.methods.base import Method, Projector, Stage, infer_all
 from goal.methods.registry import METHODS
 from goal.settings.training import TrainingSettings
 from goal.storage.files import read_jsonl
-from tests.planted import PlantedTokens, base_stage, next_stage, small_method
+from goal.testing.planted import PlantedTokens, base_stage, next_stage, small_method
 from tests.small_run import as_flags
 
 HERE = Path(__file__).parents[2]

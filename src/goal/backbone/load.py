@@ -13,25 +13,15 @@ from safetensors import SafetensorError
 from transformers.image_processing_base import ImageProcessingMixin
 
 from goal.backbone.dino_pth import load_dino_pth
+from goal.backbone.names import BACKBONES, EMBEDDED
 from goal.backbone.tail import ClsTail
 from goal.backbone.trunk import Backbone, BackboneSettings, Trunk, split
 from goal.common.errors import GoalError, did_you_mean
 
-__all__ = ["BACKBONES", "Backbone", "BackboneSettings", "ClsTail", "Trunk", "load_backbone"]
+__all__ = ["Backbone", "BackboneSettings", "ClsTail", "Trunk", "load_backbone"]
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-
-EMBEDDED = "digits-vit"
-
-BACKBONES: dict[str, str] = {
-    EMBEDDED: "embedded: small ViT for tiny grey images, self-supervised on digits 0-3",
-    "facebook/dino-vitb16": "hub: DINO ViT-B/16, the paper's backbone (self-supervised)",
-    "facebook/dino-vits16": "hub: DINO ViT-S/16 (self-supervised)",
-    "facebook/dinov2-base": "hub: DINOv2 ViT-B/14 (self-supervised)",
-    "facebook/dinov2-with-registers-base": "hub: DINOv2 ViT-B/14 with register tokens",
-    "microsoft/resnet-50": "hub: ResNet-50 (trained with ImageNet labels)",
-}
 
 
 def load_backbone(settings: BackboneSettings) -> Backbone:

@@ -13,7 +13,7 @@ from huggingface_hub import try_to_load_from_cache
 from rich.filesize import decimal
 
 from goal import __version__
-from goal.backbone.load import BACKBONES, EMBEDDED
+from goal.backbone.names import BACKBONES, EMBEDDED
 from goal.bank.bank import BankSettings, bank_root
 from goal.bank.shelf import inspect
 from goal.data.sets import cifar100, cub, imagenet100, tinyimagenet

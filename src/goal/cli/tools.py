@@ -1,13 +1,17 @@
 """Commands beside the experiments: lists, pretraining, the token bank."""
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.filesize import decimal
+from rich.markup import escape
 from rich.table import Table
 
 from goal.cli.common import Set, console, errors, flags, refuse_ranks, reporter
 from goal.common.errors import GoalError
+
+if TYPE_CHECKING:
+    from goal.common.plugins import Registry
 
 
 def list_(kind: Literal["methods", "datasets", "backbones", "recipes"], /) -> None:
@@ -16,21 +20,49 @@ def list_(kind: Literal["methods", "datasets", "backbones", "recipes"], /) -> No
     Args:
         kind: What to list.
     """
-    from goal.backbone.load import BACKBONES
-    from goal.data.sets import DATASETS
-    from goal.methods.registry import METHODS
-    from goal.settings.recipes import recipe_titles
-
     entries = {
-        "methods": lambda: {name: spec.summary for name, spec in METHODS.items()},
-        "datasets": lambda: {name: spec.summary for name, spec in DATASETS.items()},
-        "backbones": lambda: BACKBONES,
-        "recipes": recipe_titles,
+        "methods": _methods,
+        "datasets": _datasets,
+        "backbones": _backbones,
+        "recipes": _recipes,
     }[kind]()
     table = Table(box=None, show_header=False)
     for name, summary in entries.items():
-        table.add_row(f"[bold]{name}[/bold]", summary)
+        table.add_row(f"[bold]{escape(name)}[/bold]", escape(summary))
     console.print(table)
+
+
+# What is listed is imported by its own kind alone, and nothing of it needs torch.
+
+
+def _methods() -> dict[str, str]:
+    from goal.methods.registry import METHODS
+
+    return {name: _with_package(spec.summary, METHODS, name) for name, spec in METHODS.items()}
+
+
+def _datasets() -> dict[str, str]:
+    from goal.data.sets import DATASETS
+
+    return {name: _with_package(spec.summary, DATASETS, name) for name, spec in DATASETS.items()}
+
+
+def _backbones() -> dict[str, str]:
+    from goal.backbone.names import BACKBONES
+
+    return BACKBONES
+
+
+def _recipes() -> dict[str, str]:
+    from goal.settings.recipes import recipe_titles
+
+    return recipe_titles()
+
+
+def _with_package(summary: str, registry: "Registry[Any]", name: str) -> str:
+    """Mark an entry that comes from a plug-in."""
+    package = registry.package(name)
+    return summary if package is None else f"{summary} (plug-in of {package})"
 
 
 def pretrain(

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -126,7 +126,13 @@ class DatasetSpec:
 
     summary: str
     load: Callable[[DataSettings, Reporter], Dataset]
-    defaults: Mapping[str, Any]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.summary, str) or not callable(self.load):
+            raise TypeError("a summary is a text, and load is a function")
+        if not isinstance(self.defaults, Mapping):
+            raise TypeError("defaults are a mapping of settings")
 
 
 def position_in_class(labels: IntArray) -> IntArray:

@@ -68,15 +68,6 @@ class GoalSettings(AlignedBaseSettings, RetentionSettings):
     predict_with: Literal["classifier", "vertices", "both"] = "classifier"
 
 
-LITERAL = {
-    "head_init": "farthest",
-    "confidence": "global",
-    "entropy_form": "global",
-    "replay_weight": 0.0,
-    "distillation_weight": 0.0,
-}
-
-
 class Goal(AlignedBase):
     """GOAL's incremental objective and the bookkeeping of vertices in it."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from goal.backbone.load import EMBEDDED
+from goal.backbone.names import EMBEDDED
 from goal.common.errors import GoalError
 from goal.data.sets import DATASETS
 from goal.settings.plain import merge, parse_assignments

@@ -9,16 +9,20 @@ There is one file per dataset in ``shipped/``:
 So every method, also one from a plug-in, has a recipe for every dataset.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from goal.common.errors import GoalError, did_you_mean
 from goal.methods.registry import METHODS
 from goal.settings.plain import merge, parse_assignments, read_settings
-from goal.settings.settings import DEFAULT_DATASET, DEFAULT_METHOD, Settings, compose
+
+if TYPE_CHECKING:
+    from goal.settings.settings import Settings
 
 
 def recipe_titles() -> dict[str, str]:
@@ -72,6 +76,8 @@ def assemble(
     assignments: Iterable[str] = (),
 ) -> Settings:
     """Compose settings: the recipe (given, or shipped for the pair), flags, then assignments."""
+    from goal.settings.settings import DEFAULT_DATASET, DEFAULT_METHOD, compose  # imports torch
+
     chosen: dict[str, Any] = {}
     if dataset is not None:
         chosen["data"] = {"name": dataset}

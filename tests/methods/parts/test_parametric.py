@@ -8,8 +8,8 @@ from torch import Tensor
 from goal.backbone.tokens import RepeatingSource, Tokens
 from goal.methods.base import Batch, Stage
 from goal.methods.parts.parametric import Parametric
-from tests.contract.test_every_method import learn
-from tests.planted import PlantedTokens, base_stage, planted_classes, small_method
+from goal.testing.planted import PlantedTokens, base_stage, planted_classes, small_method
+from goal.testing.teaching import learn
 
 
 class BankedTokens(PlantedTokens):

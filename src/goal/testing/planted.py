@@ -17,6 +17,7 @@ class PlantedTokens:
     """Two views and a clean one of points scattered around one direction per class."""
 
     def __init__(self, classes: Tensor, seed: int = 0, noise: float = 0.15) -> None:
+        """Scatter one image for each entry of `classes`, so far from its class's direction."""
         rng = torch.Generator().manual_seed(99)
         centres = torch.nn.functional.normalize(torch.randn(CLASSES, WIDTH, generator=rng), dim=1)
         rng = torch.Generator().manual_seed(seed)
@@ -29,11 +30,13 @@ class PlantedTokens:
         return len(self.classes)
 
     def clean(self, positions: Tensor) -> Tokens:
+        """Tokens of the clean view."""
         return self._view(0, positions)
 
     def pair(
         self, positions: Tensor, rng: torch.Generator, mine: Tensor | None = None
     ) -> tuple[Tokens, Tokens]:
+        """Tokens of two views."""
         positions = positions if mine is None else positions[mine]
         first, second = (1, 2) if torch.rand((), generator=rng) < 0.5 else (2, 1)
         return self._view(first, positions), self._view(second, positions)
@@ -50,6 +53,7 @@ def planted_classes(counts: dict[int, int], seed: int = 0) -> Tensor:
 
 
 def base_stage(epochs: int = 3) -> LabelledStage:
+    """Stage 0: three classes of twelve images."""
     classes = planted_classes({0: 12, 1: 12, 2: 12})
     return LabelledStage(0, 0, 3, epochs, PlantedTokens(classes), classes)
 
@@ -57,6 +61,7 @@ def base_stage(epochs: int = 3) -> LabelledStage:
 def next_stage(
     counts: dict[int, int] | None = None, num_known: int = 3, num_new: int = 2, epochs: int = 3
 ) -> Stage:
+    """A later stage: as many images of each class as asked for, or a few old and two new ones."""
     if counts is None:
         counts = {0: 4, 1: 4, 2: 4, 3: 12, 4: 12}
     tokens = PlantedTokens(planted_classes(counts), seed=1)
@@ -64,6 +69,7 @@ def next_stage(
 
 
 def small_tail() -> ClsTail:
+    """A tail for planted tokens."""
     rng = torch.Generator().manual_seed(5)
     tail = zero_started_tail(WIDTH, inner=8, mlp_width=16, heads=2, rng=rng)
     tail.final_norm = torch.nn.LayerNorm(WIDTH).requires_grad_(False)
@@ -71,6 +77,7 @@ def small_tail() -> ClsTail:
 
 
 def small_method(name: str, seed: int = 0, **overrides: object) -> Method:
+    """A method by name, built small for planted tokens."""
     spec = METHODS[name]
     fields = spec.method.Settings.model_fields
     small = {**SMALL, "memory_width": 40}
