@@ -53,8 +53,8 @@ def main(*, seeds: str = "0,1,2") -> None:
         cells = []
         for measure in MEASURES:
             values = [average[measure] for average in found]
-            spread = statistics.stdev(values) if len(values) > 1 else 0.0
-            cells.append(f"{statistics.mean(values):.1f} ± {spread:.1f}")
+            deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+            cells.append(f"{statistics.mean(values):.1f} ± {deviation:.1f}")
         table.add_row(name, *cells)
     console.print(table)
 

@@ -15,7 +15,7 @@ from cyclopts import App
 
 from benchmarks.speed.timing import machine
 from goal.cli.common import console, errors, flags, integers, reporter
-from goal.report.compare import spread
+from goal.report.compare import mean_and_deviation
 from goal.report.runs import load_run
 from goal.runs.grid import Cell, run_cells
 from goal.settings.recipes import assemble
@@ -66,7 +66,8 @@ def section(study: str, out: Path) -> list[str]:
             continue
         backbone = Path(str(runs[0].summary["backbone"])).name
         averages = [
-            spread([run.summary["average"][key.lower()] for run in runs]) for key in COLUMNS
+            mean_and_deviation([run.summary["average"][key.lower()] for run in runs])
+            for key in COLUMNS
         ]
         lines.append(f"| {name} | {len(runs)} | {' | '.join(averages)} |")
     if not lines:

@@ -1,4 +1,4 @@
-"""`Goal` in scikit-learn's manners, on digits held in memory: python examples/discover.py"""
+"""`Goal`, scikit-learn-style, on digits held in memory: python examples/discover.py"""
 
 import numpy as np
 from sklearn.datasets import load_digits

@@ -56,9 +56,9 @@ def _aligned(name: str) -> Row:
 
 
 TEN = ("protocol.stages=10",)
-# What GOAL's own start of new heads and weight of distillation give to Happy.
+# What GOAL's head initialisation and weight of distillation give to Happy.
 FAIR = Row(
-    "happy with goal's start and distillation",
+    "happy with goal's head initialisation and distillation",
     "happy",
     ("method.head_init=novelty", "method.distillation_weight=10"),
 )
@@ -67,10 +67,10 @@ COUNTED = Row("goal-plus with estimated K", "goal-plus", ("protocol.estimate_new
 COUNTED_TEN = replace(
     COUNTED, assignments=("protocol.estimate_new=true", "method.projector_out=256")
 )
-BOUND = Row("goal-plus told the truth (a bound)", "goal-plus-told", (references.CERTAIN,))
+BOUND = Row("goal-plus, oracle (a bound)", "goal-plus-oracle", (references.CERTAIN,))
 FIRST = Row("where goal-plus began", "goal-plus-first", references.FIRST)
 FIRST_BOUND = Row(
-    "where goal-plus began told the truth (a bound)", "goal-plus-first-told", references.FIRST
+    "where goal-plus began, oracle (a bound)", "goal-plus-first-oracle", references.FIRST
 )
 
 PARTS: dict[str, tuple[Row, ...]] = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.cifar100.grid import ALIGNMENTS, PARTS, Row, folder_of
 from goal.common.errors import GoalError
-from goal.report.compare import paper_tables, spread
+from goal.report.compare import mean_and_deviation, paper_tables
 from goal.report.figures import write_figures
 from goal.report.formats import markdown
 from goal.report.published import ablation, confident_share, stage_row
@@ -42,6 +42,9 @@ accuracy (Happy's M_f). Minutes are wall time on one core of a busy machine, pau
 upper bounds (stage 0 is trained once per family and seed, and the first method of a family pays for
 it). MB kept is the checkpoint; MB at most the largest resident memory, libraries, backbone and
 dataset included (– where the run did not record it).
+
+An *oracle* row is a method that is given the true class of every new image: a bound on what its
+memory could reach, not a method. Other words are in the [glossary](../../docs/glossary.md).
 
 ```console
 $ python -m benchmarks.cifar100 --data-root DATA --backbone RESNET50 --out DIR
@@ -116,16 +119,17 @@ def line(part: str, row: Row, runs: Sequence[RunRecord]) -> str:
     summaries = [run.summary for run in runs]
     seeds = ",".join(str(summary["seed"]) for summary in summaries)
     averages = [
-        spread([summary["average"][key.lower()] for summary in summaries]) for key in COLUMNS
+        mean_and_deviation([summary["average"][key.lower()] for summary in summaries])
+        for key in COLUMNS
     ]
     paper = published_all(part, row, stages=len(runs[0].records) - 1)
     return table_line(
         [
             row.name,
             seeds,
-            spread([summary["stage0_all"] for summary in summaries]),
+            mean_and_deviation([summary["stage0_all"] for summary in summaries]),
             *averages,
-            spread([summary["forgetting"]["happy"] for summary in summaries]),
+            mean_and_deviation([summary["forgetting"]["happy"] for summary in summaries]),
             *(("–", "–") if paper is None else (f"{paper:g}", "no")),
             f"{mean(summary['wall_seconds'] for summary in summaries) / 60:.1f}",
             f"{mean(checkpoint_size(run) for run in runs) / 1e6:.1f}",

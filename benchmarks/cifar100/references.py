@@ -1,8 +1,8 @@
 """What GOAL+ is measured against besides methods: its bound, and where it began.
 
-The bound is its memory told the true classes of the new images: what discovery loses is the
-distance between the two; what the memory itself loses is the rest. Where it began is a simpler
-memory and discovery, with a bound of its own. None of them is a method of the zoo.
+The bound is an oracle: its memory, given the true classes of the new images. What discovery loses
+is the distance between the two; what the memory itself loses is the rest. Where it began is a
+simpler memory and discovery, with a bound of its own. None of them is a method of the zoo.
 """
 
 from dataclasses import dataclass
@@ -22,21 +22,21 @@ from goal.runs.run import Run
 
 
 @dataclass(frozen=True)
-class ToldStage(Stage):
-    """An unlabelled stage with its answers."""
+class OracleStage(Stage):
+    """An unlabelled stage with its true classes."""
 
     truth: Tensor
 
 
-class Told(GoalPlus):
-    """GOAL+ that is told which image shows which new class."""
+class Oracle(GoalPlus):
+    """GOAL+ with an oracle: it is given the true class of every new image."""
 
     def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Remember the stage's classes by their true images."""
         if isinstance(stage, LabelledStage):
             super().end_stage(stage, rng)
             return
-        assert isinstance(stage, ToldStage)
+        assert isinstance(stage, OracleStage)
         outputs = infer_all(self, stage.tokens)
         shares = F.one_hot(stage.truth, stage.num_seen)[:, stage.num_known :].double()
         self.learn_classes(outputs, shares)
@@ -56,11 +56,11 @@ class First(GoalPlus):
         return aligned, aligned
 
 
-class FirstTold(First, Told):
-    """The same memory, told the truth."""
+class FirstOracle(First, Oracle):
+    """The same memory with an oracle."""
 
 
-CERTAIN = "method.caution=0"  # who is told the truth does not guess
+CERTAIN = "method.caution=0"  # an oracle does not guess
 FIRST = (
     "method.discovery_dimensions=256",
     "method.pretrained_dimensions=256",
@@ -70,21 +70,21 @@ FIRST = (
     CERTAIN,
 )
 REFERENCES: dict[str, tuple[type[GoalPlus], str]] = {
-    "goal-plus-told": (Told, "GOAL+ told the true classes: a bound, not a method"),
+    "goal-plus-oracle": (Oracle, "GOAL+ with an oracle (true new classes): a bound, not a method"),
     "goal-plus-first": (First, "Where GOAL+ began"),
-    "goal-plus-first-told": (FirstTold, "Where GOAL+ began, told the true classes: a bound"),
+    "goal-plus-first-oracle": (FirstOracle, "Where GOAL+ began, with an oracle: a bound"),
 }
 
 
-class ToldRun(Run):
-    """A run that gives its answers away to those that ask."""
+class OracleRun(Run):
+    """A run that hands the true classes to an oracle."""
 
     def _stage(self, ids: StageIds, unfinished: dict[str, Any] | None = None) -> Stage:
         stage = super()._stage(ids, unfinished)
-        if isinstance(stage, LabelledStage) or not isinstance(self.learner.method, Told):
+        if isinstance(stage, LabelledStage) or not isinstance(self.learner.method, Oracle):
             return stage
         truth = torch.from_numpy(self.train_targets[ids.train_ids])
-        return ToldStage(**vars(stage), truth=truth)
+        return OracleStage(**vars(stage), truth=truth)
 
 
 def register() -> None:
@@ -97,4 +97,4 @@ def run_reference(cell: Cell, reporter: Reporter) -> None:
     """Run the experiment of one of them, unless it is finished."""
     cell.folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(cell.settings.threads or torch.get_num_threads())
-    ToldRun(cell.settings, cell.folder, reporter, torch.device("cpu")).execute()
+    OracleRun(cell.settings, cell.folder, reporter, torch.device("cpu")).execute()

@@ -95,11 +95,11 @@ def measure(size: Size, sizes: Stages, bank_images: int) -> dict[str, float]:
         truth = np.arange(sizes.tests) % (KNOWN + NEW)
         ids = StageIds(1, np.arange(sizes.images), np.arange(sizes.tests), KNOWN, NEW)
         return {
-            "features for the start of new heads": one,
-            "k-means and start of new heads, farthest": seconds_of(
+            "features for head initialisation": one,
+            "k-means and head initialisation, farthest": seconds_of(
                 lambda: farthest_centroids(features, known, NEW, rng)
             ),
-            "k-means and start of new heads, novelty": seconds_of(
+            "k-means and head initialisation, novelty": seconds_of(
                 lambda: novelty_centroids(features, known, NEW, rng)
             ),
             "features of the previous model, once": seconds_of(

@@ -244,7 +244,7 @@ class _Take(torch.autograd.Function):
 
 
 @contextmanager
-def spread(
+def split_work(
     model: nn.Module, size: int, tails: type[nn.Module], projectors: type[nn.Module]
 ) -> Iterator[None]:
     """Within a step on a batch of `size`, let ranks share the work of tails and projectors."""

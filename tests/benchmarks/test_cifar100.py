@@ -9,7 +9,7 @@ from PIL import Image
 
 from benchmarks.cifar100.grid import PARTS, cells, folder_of
 from benchmarks.cifar100.page import write_page
-from benchmarks.cifar100.references import REFERENCES, First, FirstTold, Told
+from benchmarks.cifar100.references import REFERENCES, First, FirstOracle, Oracle
 from goal.methods.base import infer_all
 from goal.methods.registry import METHODS, MethodSpec
 from goal.testing.planted import base_stage, next_stage, small_method
@@ -96,4 +96,4 @@ def test_where_goal_plus_began_decides_by_the_nearest_mean_of_one_space(
         )
     nearest = torch.cdist(method.aligned(feature), method.known).argmin(dim=1)
     assert torch.equal(method.predict(infer_all(method, TEST)), nearest)
-    assert issubclass(FirstTold, Told)
+    assert issubclass(FirstOracle, Oracle)

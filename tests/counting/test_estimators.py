@@ -15,7 +15,7 @@ from goal.counting.estimators import (
     ESTIMATORS,
     Candidates,
     Partition,
-    Spread,
+    WithinClass,
     candidates,
     estimate_new,
     measure_known,
@@ -37,7 +37,7 @@ def planted(counts: dict[int, int], seed: int = 0) -> tuple[Tensor, Tensor]:
     return F.normalize(centres[classes] + 0.12 * noise, dim=1), classes
 
 
-def known() -> tuple[Tensor, Spread]:
+def known() -> tuple[Tensor, WithinClass]:
     return measure_known(*planted(dict.fromkeys(range(KNOWN), 60)), KNOWN)
 
 
@@ -115,17 +115,17 @@ def test_an_unknown_estimator_is_named() -> None:
 
 def test_known_classes_are_measured_as_numpy_measures_them() -> None:
     features, labels = planted({0: 20, 1: 7, 2: 13})
-    means, spread = measure_known(features, labels, 3)
+    means, within = measure_known(features, labels, 3)
     parts = [features[labels == label].double().numpy() for label in range(3)]
     np.testing.assert_allclose(means.numpy(), [part.mean(axis=0) for part in parts], atol=1e-6)
     pooled = np.mean([np.cov(part.T, bias=True) for part in parts], axis=0)
-    np.testing.assert_allclose(spread.within_DD.numpy(), pooled, atol=1e-9)
+    np.testing.assert_allclose(within.within_DD.numpy(), pooled, atol=1e-9)
 
 
 def test_small_classes_are_no_ruler() -> None:
     features, labels = planted({0: 3, 1: 3})
-    _, spread = measure_known(features, labels, 2)
-    assert float(spread.gap) == pytest.approx(estimate_k.VALLEY * 3.2)
+    _, within = measure_known(features, labels, 2)
+    assert float(within.gap) == pytest.approx(estimate_k.VALLEY * 3.2)
 
 
 def test_the_halves_of_a_bell_are_as_deep_as_theory_says() -> None:

@@ -75,7 +75,7 @@ def test_planted_classes_are_found_and_base_classes_kept() -> None:
 
 
 def test_true_labels_can_be_learned_directly() -> None:
-    """The bound that benchmarks report: the memory, told what the new images are."""
+    """The bound that benchmarks report: the memory, with an oracle for the new images."""
     method = make()
     learn(method, base_stage(epochs=10))
     stage = next_stage()

@@ -1,4 +1,4 @@
-"""`Goal` in scikit-learn's manners."""
+"""`Goal` as a scikit-learn-style estimator."""
 
 import subprocess
 import sys

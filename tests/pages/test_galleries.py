@@ -7,7 +7,7 @@ import re
 import numpy as np
 from PIL import Image
 
-from goal.evaluation.chosen import PER_ROW, choose, spread_out
+from goal.evaluation.chosen import PER_ROW, choose, evenly
 from goal.pages.galleries import Card, Picture, gallery_data, thumbnail
 from goal.pages.html import render
 
@@ -34,9 +34,9 @@ def test_least_confident_come_last_first_and_never_twice() -> None:
     assert only.wrong == 0
 
 
-def test_spread_keeps_both_ends() -> None:
-    assert spread_out(np.arange(5), 9).tolist() == [0, 1, 2, 3, 4]
-    assert spread_out(np.arange(101), 3).tolist() == [0, 50, 100]
+def test_an_even_choice_keeps_both_ends() -> None:
+    assert evenly(np.arange(5), 9).tolist() == [0, 1, 2, 3, 4]
+    assert evenly(np.arange(101), 3).tolist() == [0, 50, 100]
 
 
 def test_tiny_images_keep_their_pixels() -> None:

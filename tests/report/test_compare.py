@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from goal.common.errors import GoalError
-from goal.report.compare import TextTable, find_runs, group_runs, paper_tables, spread, sweep_table
+from goal.report.compare import (
+    TextTable,
+    find_runs,
+    group_runs,
+    mean_and_deviation,
+    paper_tables,
+    sweep_table,
+)
 from goal.report.formats import comma_separated, latex, markdown
 from tests.report.runs import write_run
 
@@ -19,10 +26,10 @@ def row(table: TextTable, start: str) -> dict[str, str]:
     return dict(zip(table.headings, cells, strict=True))
 
 
-def test_spread_is_mean_and_sample_deviation() -> None:
-    assert spread([1.0, 2.0, 3.0]) == "2.0 ± 1.0"
-    assert spread([2.0]) == "2.0"
-    assert spread([None, None]) == "–"
+def test_cells_have_mean_and_sample_deviation() -> None:
+    assert mean_and_deviation([1.0, 2.0, 3.0]) == "2.0 ± 1.0"
+    assert mean_and_deviation([2.0]) == "2.0"
+    assert mean_and_deviation([None, None]) == "–"
 
 
 def test_seeds_are_averaged_and_the_paper_stands_beside_in_its_convention(tmp_path: Path) -> None:

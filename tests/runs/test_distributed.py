@@ -22,7 +22,17 @@ from goal.backbone.tokens import Tokens
 from goal.bank.shelf import inspect
 from goal.common.errors import GoalError
 from goal.common.progress import Reporter
-from goal.distributed import Split, agree, average, by_first, collect, joined, ranks, spread, wait
+from goal.distributed import (
+    Split,
+    agree,
+    average,
+    by_first,
+    collect,
+    joined,
+    ranks,
+    split_work,
+    wait,
+)
 from goal.learning.trainer import StageTrainer
 from goal.methods.base import Method, Projector, Stage, infer_all
 from goal.methods.registry import METHODS
@@ -192,7 +202,7 @@ def test_alone_nothing_is_shared() -> None:
     wait()
     assert torch.equal(gradient, values)
     model = nn.ModuleDict({"linear": nn.Linear(3, 2)})
-    with spread(model, 5, ClsTail, Projector), joined("cpu") as device:
+    with split_work(model, 5, ClsTail, Projector), joined("cpu") as device:
         assert device.type == "cpu" and not model["linear"]._forward_hooks
 
 

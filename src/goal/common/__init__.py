@@ -1,4 +1,4 @@
-"""What every room uses: errors, the base of settings, seeds, escaping, progress.
+"""What every package uses: errors, the base of settings, seeds, escaping, progress.
 
 May import: nothing of goal.
 """

@@ -15,7 +15,7 @@ from torch import Tensor
 from goal.backbone.tail import ClsTail
 from goal.backbone.tokens import TokenSource
 from goal.common.seeding import stream
-from goal.counting.estimators import LEAST, Spread, estimate_new, measure_known
+from goal.counting.estimators import LEAST, WithinClass, estimate_new, measure_known
 from goal.numerics.clustering import class_means
 
 _BATCH = 512
@@ -42,11 +42,11 @@ class Counter:
 
     Attributes:
         means: Mean features of all classes that have images, (classes, D).
-        spread: How the labelled classes spread about theirs.
+        within_class: How images of labelled classes lie about their means.
     """
 
     means: Tensor
-    spread: Spread
+    within_class: WithinClass
 
     def __init__(self, tail: ClsTail, seed: int) -> None:
         self._tail = copy.deepcopy(tail).requires_grad_(False).eval()
@@ -55,12 +55,12 @@ class Counter:
     def count(self, tokens: TokenSource, index: int, most: int) -> int:
         """Estimate how many classes, 0 to `most`, are new in the images of stage `index`."""
         rng = stream(self._seed, "estimate", index)
-        return estimate_new(self._features(tokens), self.means, self.spread, most, rng)
+        return estimate_new(self._features(tokens), self.means, self.within_class, most, rng)
 
     def note_labelled(self, tokens: TokenSource, labels: Tensor) -> None:
         """Measure the classes of stage 0."""
         count = int(labels.max()) + 1
-        self.means, self.spread = measure_known(self._features(tokens), labels, count)
+        self.means, self.within_class = measure_known(self._features(tokens), labels, count)
 
     def note_found(self, tokens: TokenSource, classes: Tensor, num_known: int) -> None:
         """Add the classes of a later stage, as the method assigned its images."""
@@ -73,12 +73,16 @@ class Counter:
 
     def state_dict(self) -> dict[str, Any]:
         """What later stages need: tensors only."""
-        return {"means": self.means, "within": self.spread.within_DD, "gap": self.spread.gap}
+        return {
+            "means": self.means,
+            "within": self.within_class.within_DD,
+            "gap": self.within_class.gap,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
         self.means = state["means"]
-        self.spread = Spread(state["within"], state["gap"])
+        self.within_class = WithinClass(state["within"], state["gap"])
 
     @torch.no_grad()
     def _features(self, tokens: TokenSource) -> Tensor:

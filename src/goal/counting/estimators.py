@@ -23,7 +23,7 @@ from goal.numerics.clustering import class_means, kmeans, kmeans_beside
 
 # Chosen on base classes that played the new ones (docs/decisions/0008).
 AXES = 64  # principal directions that are looked at
-SHRINK = 0.5  # how far the known classes' covariance is drawn to a ball before rounding by it
+SHRINK = 0.5  # how far the known classes' covariance is drawn to a ball before whitening by it
 LEAST = 12  # images without which a cluster does not count as a class
 OUTSIDE = 1.5  # squared distance to a known mean, over its own images', from where on it is not it
 VALLEY = 1.25  # depth between two classes over the depth between the halves of a plain one
@@ -33,8 +33,8 @@ _LLOYD_STEPS = 20
 _CANDIDATES = 5
 
 
-class Spread(NamedTuple):
-    """How the classes of stage 0 spread: tensors only, so that it can be stored as it is.
+class WithinClass(NamedTuple):
+    """How images of a stage-0 class lie about their mean: tensors only, so it can be stored as is.
 
     Attributes:
         within_DD: Covariance of features about their class mean, every class counted alike.
@@ -60,7 +60,7 @@ class Candidates(NamedTuple):
 
     Attributes:
         partitions: With 0, 1, 2, ... new centres.
-        gap: See `Spread`.
+        gap: See `WithinClass`.
         own: Mean squared distance of known classes' images from their means, in the same space.
     """
 
@@ -72,7 +72,7 @@ class Candidates(NamedTuple):
 Estimator = Callable[[Candidates], int]
 
 
-def measure_known(features_ND: Tensor, labels_N: Tensor, count: int) -> tuple[Tensor, Spread]:
+def measure_known(features_ND: Tensor, labels_N: Tensor, count: int) -> tuple[Tensor, WithinClass]:
     """Measure labelled classes at stage 0.
 
     Args:
@@ -82,7 +82,7 @@ def measure_known(features_ND: Tensor, labels_N: Tensor, count: int) -> tuple[Te
 
     Returns:
         Class means (count, D), to which later stages append those of what they found, and the
-        classes' spread, which stays as it is.
+        measure within classes, which stays as it is.
     """
     features, labels = features_ND.double().cpu(), labels_N.cpu()
     means = class_means(features, labels, count)
@@ -95,13 +95,13 @@ def measure_known(features_ND: Tensor, labels_N: Tensor, count: int) -> tuple[Te
     halves = [_halves(points) for points in classes if len(points) >= LEAST]
     # The lower quartile: a class that falls into parts by itself is no ruler.
     gap = VALLEY * float(np.quantile(halves or [_USUAL_HALVES], 0.25))
-    return means.to(features_ND), Spread(within, torch.tensor(gap, dtype=torch.float64))
+    return means.to(features_ND), WithinClass(within, torch.tensor(gap, dtype=torch.float64))
 
 
 def estimate_new(
     features_ND: Tensor,
     known_means_KD: Tensor,
-    known_spread: Spread,
+    within_class: WithinClass,
     most: int,
     rng: torch.Generator,
     estimator: str = "auto",
@@ -111,7 +111,7 @@ def estimate_new(
     Args:
         features_ND: Unit features of the stage's images, known and new ones mixed.
         known_means_KD: Means of all classes known so far, in the same feature space.
-        known_spread: What `measure_known` said at stage 0.
+        within_class: What `measure_known` said at stage 0.
         most: Largest answer allowed.
         rng: Source of clustering starts.
         estimator: A key of `ESTIMATORS`.
@@ -119,14 +119,14 @@ def estimate_new(
     Returns:
         The number of new classes, 0 to `most`; 0 means that nothing is new.
     """
-    clusters = new_clusters(features_ND, known_means_KD, known_spread, most, rng, estimator)
+    clusters = new_clusters(features_ND, known_means_KD, within_class, most, rng, estimator)
     return int(clusters.max(initial=-1)) + 1
 
 
 def new_clusters(
     features_ND: Tensor,
     known_means_KD: Tensor,
-    known_spread: Spread,
+    within_class: WithinClass,
     most: int,
     rng: torch.Generator,
     estimator: str = "auto",
@@ -138,7 +138,7 @@ def new_clusters(
     choose = pick(ESTIMATORS, estimator, "estimator")
     if not len(features_ND):
         return np.empty(0, dtype=np.int64)
-    found = candidates(features_ND, known_means_KD, known_spread, most, rng)
+    found = candidates(features_ND, known_means_KD, within_class, most, rng)
     chosen = found.partitions[choose(found)]
     labels = chosen.labels_N.numpy()
     new = labels >= chosen.num_known
@@ -150,17 +150,17 @@ def new_clusters(
 def candidates(
     features_ND: Tensor,
     known_means_KD: Tensor,
-    known_spread: Spread,
+    within_class: WithinClass,
     most: int,
     rng: torch.Generator,
 ) -> Candidates:
     """Cut a stage's images into known classes and 0 to `most` new ones."""
     features, known = features_ND.double().cpu(), known_means_KD.double().cpu()
-    within = known_spread.within_DD.double().cpu()
+    within = within_class.within_DD.double().cpu()
     axes_DR = _axes(features, within)
     partitions = _grow(features @ axes_DR, known @ axes_DR, min(most, len(features)), rng)
     own = float((axes_DR.T @ within @ axes_DR).trace())
-    return Candidates(partitions, float(known_spread.gap), own)
+    return Candidates(partitions, float(within_class.gap), own)
 
 
 def silhouette(found: Candidates) -> int:
@@ -228,13 +228,13 @@ ESTIMATORS: dict[str, Estimator] = {
 
 
 def _axes(features_ND: Tensor, within_DD: Tensor) -> Tensor:
-    """Directions to look along: the main ones once known classes spread about alike, (D, R)."""
+    """Directions to look along: the main ones after whitening by the known classes, (D, R)."""
     eye = torch.eye(len(within_DD), dtype=torch.float64)
     ball = within_DD.trace() / len(within_DD)
     values, vectors = torch.linalg.eigh((1 - SHRINK) * within_DD + SHRINK * ball * eye)
-    rounding_DD = vectors / values.clamp_min(1e-12).sqrt()
-    _, main_DD = torch.linalg.eigh(torch.cov((features_ND @ rounding_DD).T, correction=0))
-    return torch.as_tensor(rounding_DD @ main_DD[:, -AXES:])
+    whitening_DD = vectors / values.clamp_min(1e-12).sqrt()
+    _, main_DD = torch.linalg.eigh(torch.cov((features_ND @ whitening_DD).T, correction=0))
+    return torch.as_tensor(whitening_DD @ main_DD[:, -AXES:])
 
 
 def _grow(points: Tensor, known: Tensor, most: int, rng: torch.Generator) -> list[Partition]:
@@ -281,7 +281,7 @@ def _depth(first_NR: Tensor, second_NR: Tensor) -> float:
     """Distance of two clusters on the line between them, in deviations on that line.
 
     The line is drawn through one half of the points and the other half is measured on it, cut in
-    the middle, so that a chance direction of high spread does not pass for a valley.
+    the middle, so that a chance direction of high variance does not pass for a valley.
     """
     if min(len(first_NR), len(second_NR)) < 4:
         return 0.0

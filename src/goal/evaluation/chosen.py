@@ -53,7 +53,7 @@ def choose(
     found = np.flatnonzero((owner >= num_base) | (owner < 0))
     order = np.argsort(-confidence, kind="stable")
     choices = []
-    for predicted in spread_out(found, MAX_CLASSES).tolist():
+    for predicted in evenly(found, MAX_CLASSES).tolist():
         members = order[predictions[order] == predicted]
         wrong = members[truth[members] != owner[predicted]]
         rest = members[PER_ROW:]
@@ -70,7 +70,7 @@ def choose(
     return choices
 
 
-def spread_out(items: IntArray, limit: int) -> IntArray:
+def evenly(items: IntArray, limit: int) -> IntArray:
     """Return at most `limit` of the items, evenly spread, first and last among them."""
     if len(items) <= limit:
         return items

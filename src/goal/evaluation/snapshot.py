@@ -17,7 +17,7 @@ from goal.common.arrays import FloatArray, IntArray
 from goal.common.errors import GoalError
 from goal.common.progress import Reporter
 from goal.data.images import Images
-from goal.evaluation.chosen import choose, spread_out
+from goal.evaluation.chosen import choose, evenly
 from goal.evaluation.collapse import present_means, unit_rows
 from goal.evaluation.scoring import Evaluation
 from goal.methods.base import Method, Outputs
@@ -40,9 +40,9 @@ def snapshot(method: Method, found: Evaluation, truth: IntArray) -> dict[str, Ar
         "confidence": confidence(outputs, predictions, method.num_classes).astype(np.float32),
     }
     by_class = np.argsort(truth, kind="stable")
-    chosen_M = np.sort(spread_out(by_class, MAP_IMAGES))
+    chosen_M = np.sort(evenly(by_class, MAP_IMAGES))
     arrays["map_images"] = chosen_M
-    classes = spread_out(np.unique(truth), COSINE_CLASSES)
+    classes = evenly(np.unique(truth), COSINE_CLASSES)
     arrays["cosine_classes"] = classes
     nothing = np.empty((0, features_ND.shape[1]))
     points, _, explained = project(features_ND[chosen_M], nothing)

@@ -244,22 +244,22 @@ def random_views(pixels: Tensor, settings: PretrainSettings, rng: torch.Generato
     """Warp, shade and disturb images in 0..1, (B, 3, S, S); returned normalised for the network."""
     s, count = settings, len(pixels)
 
-    def spread(reach: float) -> Tensor:
+    def jitter(reach: float) -> Tensor:
         return (2 * torch.rand(count, generator=rng) - 1) * reach
 
-    angle, shear, wide, high = spread(s.rotation), spread(s.shear), spread(s.scale), spread(s.scale)
+    angle, shear, wide, high = jitter(s.rotation), jitter(s.shear), jitter(s.scale), jitter(s.scale)
     if s.flip:
         mirror = torch.where(torch.rand(count, generator=rng) < 0.5, -1.0, 1.0)
     else:
         mirror = torch.ones(count)
-    across = [mirror * angle.cos() * wide.exp(), shear - angle.sin() * high.exp(), spread(s.shift)]
-    down = [mirror * angle.sin() * wide.exp(), angle.cos() * high.exp(), spread(s.shift)]
+    across = [mirror * angle.cos() * wide.exp(), shear - angle.sin() * high.exp(), jitter(s.shift)]
+    down = [mirror * angle.sin() * wide.exp(), angle.cos() * high.exp(), jitter(s.shift)]
     matrix = torch.stack([torch.stack(across, dim=1), torch.stack(down, dim=1)], dim=1)
     grid = F.affine_grid(matrix, list(pixels.shape), align_corners=False)
     bumps = torch.randn(count, 2, 4, 4, generator=rng) * s.warp
     smooth = F.interpolate(bumps, size=pixels.shape[2:], mode="bicubic", align_corners=False)
     warped = F.grid_sample(pixels, grid + smooth.permute(0, 2, 3, 1), align_corners=False)
-    gain, gamma = spread(s.contrast).exp(), spread(s.contrast).exp()
+    gain, gamma = jitter(s.contrast).exp(), jitter(s.contrast).exp()
     shaded = (warped * gain.view(-1, 1, 1, 1)).clamp(0, 1) ** gamma.view(-1, 1, 1, 1)
     noisy = shaded + s.noise * torch.randn(shaded.shape, generator=rng)
     mean, std = (torch.tensor(value).view(1, 3, 1, 1) for value in (PIXEL_MEAN, PIXEL_STD))

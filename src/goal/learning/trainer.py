@@ -15,7 +15,7 @@ from goal.backbone.tail import ClsTail
 from goal.backbone.tokens import Tokens
 from goal.common.errors import GoalError
 from goal.common.progress import Reporter
-from goal.distributed import Split, agree, average, spread
+from goal.distributed import Split, agree, average, split_work
 from goal.methods.base import Batch, LabelledBatch, LabelledStage, Method, Projector, Stage
 from goal.settings.training import TrainingSettings
 
@@ -95,7 +95,7 @@ class StageTrainer:
         half = self.settings.precision == "bfloat16"
         with (
             _in_bfloat16(self.method) if half else nullcontext(),
-            spread(self.method, len(batch), ClsTail, Projector),
+            split_work(self.method, len(batch), ClsTail, Projector),
         ):
             return self.method.losses(batch, self.rng)
 

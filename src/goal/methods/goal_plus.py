@@ -2,8 +2,8 @@
 
     stage 0:  L as GOAL's; then two whitened spaces, of the pretrained feature (which no label has
               bent) and of the aligned one (which tells base classes apart)
-    stage t:  no gradient. Several readings of what is novel, clusters of each, EM with known means
-              fixed (`discovery`), all in the pretrained space; the likeliest reading wins. Each new
+    stage t:  no gradient. Several splits into known and novel, clusters, EM with known means
+              fixed (`discovery`), all in the pretrained space; the likeliest split wins. Each new
               class gets a mean and a little of its own shape in both spaces (`shape_memory`), and
               claims a free vertex
     predict:  argmax_c log N(x; mean_c, A_c) over both spaces, less a little for discovered classes,
@@ -55,9 +55,10 @@ class GoalPlusSettings(AlignedBaseSettings):
         shape: Share of its own shape in a class's covariance [s in `shape_memory`].
         shape_rank: Directions of that shape that are kept.
         temperature: Softness of EM's assignments.
-        parts: Largest number of parts in the readings of what is novel.
-        restarts: Starts of k-means per reading.
-        caution: Log-odds against discovered classes, in the softened scores.
+        parts: Largest number of parts in the mixtures that split novel from known images.
+        restarts: Starts of k-means per split.
+        caution: Log-odds taken off discovered classes in the softened scores; they were learned
+            from guesses.
     """
 
     discovery_dimensions: int = Field(default=96, gt=0)

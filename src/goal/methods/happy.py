@@ -15,7 +15,7 @@ Deviation: points the source leaves open, or where its text and code differ.
       epochs; later stages have a fixed 0.05, as in the text.
     - Prototypes are means of unit features, and replay starts from them as they are; the code
       stretches them to unit length first. The classifier sees only directions, so replayed
-      features spread a little more here.
+      features vary a little more here.
     - A new class that nobody is predicted to be keeps its weight as its prototype.
     - The ablation's first row is self-training with InfoNCE; random heads, no entropy at stage t.
     - The last epoch's model goes on, not the one that is best on test images.

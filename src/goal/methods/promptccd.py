@@ -89,8 +89,8 @@ class PromptPool(nn.Module):
         exact = "donot_use_mm_for_euclid_dist"  # by differences, though without holding them all
         squared = torch.cdist(queries_BD, self.means, compute_mode=exact).square()
         width = self.means.shape[1]
-        spread = self.weights.clamp_min(1e-12).log() - width / 2 * self.variances.log()
-        return spread - squared / (2 * self.variances)
+        log_scale = self.weights.clamp_min(1e-12).log() - width / 2 * self.variances.log()
+        return log_scale - squared / (2 * self.variances)
 
     def choose(self, queries_BD: Tensor, count: int) -> Tensor:
         """Means of the components each query most likely belongs to, (B, count, D)."""

@@ -34,7 +34,7 @@ class KnownClass:
 
 
 class Roster:
-    """All classes of a model, with a person's judgement applied."""
+    """All classes of a model, with a person's corrections applied."""
 
     def __init__(self, records: Sequence[StageRecord], judgement: Judgement) -> None:
         self.judgement = judgement.without(records[-1].num_seen if records else 0)
@@ -81,7 +81,7 @@ class Roster:
         )
 
     def renamed(self, name: str, to: str) -> Judgement:
-        """Judgement in which the class called `name` is called `to`."""
+        """Corrections in which the class called `name` is called `to`."""
         id, wanted = self.find(name), class_name(to)
         if wanted in self.names and self.names.index(wanted) != id:
             raise GoalError(
@@ -92,7 +92,7 @@ class Roster:
         return self.judgement.model_copy(update={"names": names})
 
     def merged(self, keep: str, others: Sequence[str]) -> Judgement:
-        """Judgement in which other classes count as the first one."""
+        """Corrections in which other classes count as the first one."""
         target = self.owner[self.find(keep)]
         roots = {self.owner[self.find(other)] for other in others}
         if target in roots:
@@ -102,7 +102,7 @@ class Roster:
         return self.judgement.model_copy(update={"merged": merged})
 
     def unmerged(self, name: str) -> Judgement:
-        """Judgement in which a merged class stands for itself again."""
+        """Corrections in which a merged class stands for itself again."""
         id = self.find(name)
         if self.owner[id] == id:
             raise GoalError(f"The class {name!r} is not merged into another.")

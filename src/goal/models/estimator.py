@@ -1,4 +1,4 @@
-"""`Goal`: category discovery in scikit-learn's manners.
+"""`Goal`: category discovery as a scikit-learn-style estimator.
 
     model = Goal(backbone="facebook/dino-vits16").fit(images, labels)
     model.discover(more_images, n_new="auto")

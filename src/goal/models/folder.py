@@ -24,7 +24,7 @@ class ModelFolder:
 
     @property
     def roster(self) -> Roster:
-        """The classes, with a person's judgement applied."""
+        """The classes, with a person's corrections applied."""
         return Roster(self.records, self.store.judgement())
 
     def rename(self, name: str, to: str) -> None:

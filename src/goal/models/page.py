@@ -12,7 +12,7 @@ from PIL import Image
 
 from goal.data.decoding import UnreadableImage, decode
 from goal.data.own_images import ImageSet
-from goal.evaluation.chosen import MAX_CLASSES, PER_ROW, spread_out
+from goal.evaluation.chosen import MAX_CLASSES, PER_ROW, evenly
 from goal.models.classes import KnownClass, Roster
 from goal.models.predictions import Predictions
 from goal.models.store import StageRecord, Store
@@ -30,7 +30,7 @@ def pictures(given: ImageSet, predictions: Predictions, first: int) -> dict[str,
     new = np.unique(predictions.ids[predictions.ids >= first])
     classes: dict[str, Any] = {}
     thumbnails: dict[str, str] = {}
-    for id in spread_out(new, MAX_CLASSES).tolist():
+    for id in evenly(new, MAX_CLASSES).tolist():
         members = order[predictions.ids[order] == id]
         chosen = {"most": members[:PER_ROW], "least": members[PER_ROW:][::-1][:PER_ROW]}
         classes[str(id)] = {

@@ -1,4 +1,4 @@
-"""The model folder: finished steps, a person's judgement, and unfinished work.
+"""The model folder: finished steps, a person's corrections, and unfinished work.
 
     stages/000/  stage.json       what the step did and which classes it brought
                  settings.yaml    all settings (first step only)
@@ -6,7 +6,7 @@
                  predictions.csv, predictions.parquet, skipped.csv, history.jsonl, gallery.json
                  manifest.json    size and checksum of each of these
     stages/001/  the next step, and so on
-    judgement.json   renamed and merged classes
+    judgement.json   a person's corrections: renamed and merged classes
     report.html      all of it as a page, written anew after every change
     .work/           the step under way, to go on with after an interruption
 
@@ -214,7 +214,7 @@ class Store:
         self._prune()
         shutil.rmtree(self._undone)
 
-    # -- judgement --------------------------------------------------------------------------------
+    # -- corrections ------------------------------------------------------------------------------
 
     def judgement(self) -> Judgement:
         """Read renamed and merged classes."""

@@ -124,7 +124,7 @@ def _paper_tables(groups: Sequence[Group]) -> list[TextTable]:
     return tables
 
 
-def spread(values: Sequence[float | None]) -> str:
+def mean_and_deviation(values: Sequence[float | None]) -> str:
     """Mean and, for several values, standard deviation; a dash for none."""
     known = [value for value in values if value is not None]
     if not known:
@@ -145,12 +145,12 @@ def _stage_table(number: int, groups: Sequence[Group], convention: str) -> TextT
     headings += [f"Avg {name}" for name in names]
     rows = []
     for group in groups:
-        cells = [group.label, spread([run.records[0]["all"] for run in group.runs])]
+        cells = [group.label, mean_and_deviation([run.records[0]["all"] for run in group.runs])]
         for stage in range(1, stages + 1):
             for key in ("all", old, new):
-                cells.append(spread([run.records[stage][key] for run in group.runs]))
+                cells.append(mean_and_deviation([run.records[stage][key] for run in group.runs]))
         for key in ("all", old, new):
-            cells.append(spread([run.summary["average"][key] for run in group.runs]))
+            cells.append(mean_and_deviation([run.summary["average"][key] for run in group.runs]))
         rows.append(cells)
         row = published.stage_row(group.dataset, group.method, stages)
         if row is not None and not group.variant:
@@ -178,7 +178,10 @@ def _forgetting_table(groups: Sequence[Group]) -> TextTable:
     for group in groups:
         cells = [group.label]
         for kind in ("forgetting", "discovery"):
-            cells += [spread([run.summary[kind][form] for run in group.runs]) for form in FORMS]
+            cells += [
+                mean_and_deviation([run.summary[kind][form] for run in group.runs])
+                for form in FORMS
+            ]
         rows.append(cells)
         figures = published.forgetting_discovery(group.dataset, group.method)
         if figures is not None and group.stages == 5 and not group.variant:
@@ -206,7 +209,7 @@ def _ablation_table(groups: Sequence[Group]) -> TextTable:
         if flags is None:
             continue
         ours = [
-            spread([run.summary["average"][key] for run in group.runs])
+            mean_and_deviation([run.summary["average"][key] for run in group.runs])
             for key in ("all", "base", "novel")
         ]
         paper = (published.ablation(group.dataset, *flags) if group.stages == 5 else None) or {}
@@ -223,7 +226,10 @@ def sweep_table(key: str, folders: Sequence[tuple[str, Path]]) -> TextTable:
         by_value.setdefault(value.removeprefix(f"{key}="), []).append(load_run(folder))
     keys = ("all", "base", "novel", "seen", "unseen")
     rows = [
-        [value, *(spread([run.summary["average"][name] for run in runs]) for name in keys)]
+        [
+            value,
+            *(mean_and_deviation([run.summary["average"][name] for run in runs]) for name in keys),
+        ]
         for value, runs in by_value.items()
     ]
     first = folders[0][1]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goal.common.errors import GoalError
-from goal.evaluation.chosen import MAX_CLASSES, Choice, choose, spread_out
+from goal.evaluation.chosen import MAX_CLASSES, Choice, choose, evenly
 from goal.pages.galleries import Card, Picture, card_data, data_uri
 from goal.report import published
 from goal.report.compare import FORMS, Group, group_runs
@@ -65,7 +65,7 @@ def _average_all(group: Group) -> float:
     return float(mean(values))
 
 
-def _spread(values: Iterable[Any]) -> list[float] | None:
+def _mean_and_deviation(values: Iterable[Any]) -> list[float] | None:
     """Mean and standard deviation of what is a figure, rounded; None for nothing."""
     known = [value for value in values if isinstance(value, int | float) and math.isfinite(value)]
     if not known:
@@ -86,16 +86,20 @@ def _describe(group: Group, rivals: Sequence[Group]) -> dict[str, Any]:
         "style": vars(method_style(group.method, variants.index(group))),
         "selection": runs[0].summary["selection"],
         "stages": [
-            {key: _spread(r.get(key) for r in stage) for key in SERIES}
+            {key: _mean_and_deviation(r.get(key) for r in stage) for key in SERIES}
             | {key: stage[0].get(key) for key in ("num_test", "num_train", "num_known", "num_new")}
             for stage in records
         ],
         "average": {
-            key: _spread(run.summary["average"][key] for run in runs)
+            key: _mean_and_deviation(run.summary["average"][key] for run in runs)
             for key in ("all", "base", "novel", "seen", "unseen")
         },
-        "forgetting": {f: _spread(r.summary["forgetting"][f] for r in runs) for f in FORMS},
-        "discovery": {f: _spread(r.summary["discovery"][f] for r in runs) for f in FORMS},
+        "forgetting": {
+            f: _mean_and_deviation(r.summary["forgetting"][f] for r in runs) for f in FORMS
+        },
+        "discovery": {
+            f: _mean_and_deviation(r.summary["discovery"][f] for r in runs) for f in FORMS
+        },
         "paper": None if row is None else vars(row),
         "paper_forms": _paper_forms(group),
         "details": None,
@@ -211,7 +215,7 @@ def _confusion(arrays: Stage, base: int, known: int) -> dict[str, Any]:
 def _class_confusion(arrays: Stage) -> dict[str, Any]:
     """Percent of each true class (row) taken for each class (column), as bytes."""
     named, truth = arrays["owner"][arrays["predictions"]], arrays["truth"]
-    classes = spread_out(np.unique(truth), MAX_HEAT_CLASSES)
+    classes = evenly(np.unique(truth), MAX_HEAT_CLASSES)
     totals = np.bincount(truth, minlength=int(truth.max()) + 1)
     rows, columns = (np.searchsorted(classes, values) for values in (truth, named))
     hit = [
@@ -237,7 +241,7 @@ def _map(arrays: Stage, space: str) -> dict[str, Any]:
     flat = np.rint((both - low) * scale)
     images = arrays["map_images"]
     matrix = arrays[f"cosines_{space}"]
-    places = spread_out(np.arange(len(matrix)), MAX_HEAT_CLASSES)
+    places = evenly(np.arange(len(matrix)), MAX_HEAT_CLASSES)
     return {
         "points": _packed(flat[: len(points)], np.uint16),
         "vertices": _packed(flat[len(points) :], np.uint16),

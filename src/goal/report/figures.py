@@ -84,7 +84,7 @@ def _figures(runs: Sequence[RunRecord]) -> Iterable[tuple[str, "Figure"]]:
             yield f"ablation-{dataset}-{stages}", ablation_figure(flagged)
 
 
-def _spread(values: Sequence[float]) -> tuple[float, float]:
+def _mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     return mean(values), stdev(values) if len(values) > 1 else 0.0
 
 
@@ -117,7 +117,9 @@ def accuracy_figure(groups: Sequence[Group], convention: str) -> "Figure":
         for group in groups:
             first = 0 if key != new else 1
             stages = list(range(first, group.stages + 1))
-            cells = [_spread([run.records[s][key] for run in group.runs]) for s in stages]
+            cells = [
+                _mean_and_deviation([run.records[s][key] for run in group.runs]) for s in stages
+            ]
             means = [cell[0] for cell in cells]
             drawn = _drawn(group, groups)
             axis.plot(stages, means, label=_name(group), **drawn)
@@ -137,8 +139,8 @@ def forgetting_figure(groups: Sequence[Group]) -> "Figure":
     """Forgetting against discovery, both as Happy defines them: one definition for every method."""
     figure, (axis,) = _canvas(4.4, 3.4)
     for group in groups:
-        lost = _spread([run.summary["forgetting"]["happy"] for run in group.runs])
-        found = _spread([run.summary["discovery"]["happy"] for run in group.runs])
+        lost = _mean_and_deviation([run.summary["forgetting"]["happy"] for run in group.runs])
+        found = _mean_and_deviation([run.summary["discovery"]["happy"] for run in group.runs])
         drawn = _drawn(group, groups) | {"linestyle": "none"}
         axis.errorbar(
             lost[0], found[0], xerr=lost[1], yerr=found[1], label=_name(group), capsize=2, **drawn
@@ -158,7 +160,7 @@ def ablation_figure(groups: Sequence[Group]) -> "Figure":
     width = 0.8 / len(_MEASURES) / (2 if beside else 1)
     for index, (key, hue) in enumerate(_MEASURES.items()):
         for place, (group, row) in enumerate(zip(ordered, rows, strict=True)):
-            value, error = _spread([run.summary["average"][key] for run in group.runs])
+            value, error = _mean_and_deviation([run.summary["average"][key] for run in group.runs])
             left = place - 0.4 + index * (0.8 / len(_MEASURES))
             label = key.capitalize() if place == 0 else None
             bar: dict[str, Any] = {"width": width, "align": "edge", "color": HUES[hue][0]}
@@ -197,7 +199,10 @@ def sweep_figure(key: str, runs: Sequence[RunRecord]) -> "Figure":
     places = [float(value) for value in values] if numeric else list(range(len(values)))
     figure, (axis,) = _canvas(3.4, 2.6)
     for (measure, hue), marker in zip(_MEASURES.items(), "os^", strict=True):
-        cells = [_spread([r.summary["average"][measure] for r in by_value[v]]) for v in values]
+        cells = [
+            _mean_and_deviation([r.summary["average"][measure] for r in by_value[v]])
+            for v in values
+        ]
         colour = HUES[hue][0]
         means = [m for m, _ in cells]
         axis.plot(places, means, color=colour, marker=marker, label=measure.capitalize())

@@ -1,9 +1,9 @@
 """Finding new classes among known ones: first ask what is novel, then let EM settle it.
 
 Images far from every known mean are likely novel, but where "far" begins is not known. So several
-readings are followed: mixtures of two, three, ... parts over the distance to the nearest known
-mean, cut between any two parts. Each reading's novel part is clustered, EM over all images refines
-the clusters while known means stay fixed, and the reading with the highest likelihood wins.
+splits are tried: mixtures of two, three, ... parts over the distance to the nearest known
+mean, cut between any two parts. Each split's novel part is clustered, EM over all images refines
+the clusters while known means stay fixed, and the split with the highest likelihood wins.
 
 Shapes: N images, K known classes, M new classes, d dimensions.
 """
@@ -51,12 +51,12 @@ def discover(
         num_new: Classes to find.
         temperature: Softens EM's assignments; 1 is the plain Gaussian mixture.
         parts: Largest number of parts in the mixtures over distances.
-        restarts: Starts of k-means per reading.
+        restarts: Starts of k-means per split.
         rng: Source of all randomness.
     """
     distance = torch.cdist(points_Nd, known_Kd).amin(dim=1)
     best: Found | None = None
-    for novel in _readings(distance, num_new, parts, rng):
+    for novel in _splits(distance, num_new, parts, rng):
         clusters = min(num_new, int(novel.sum()))
         _, centres = kmeans(points_Nd[novel], clusters, rng, restarts=restarts)
         start = _filled(centres, points_Nd, num_new, rng)
@@ -67,7 +67,7 @@ def discover(
     return best
 
 
-def _readings(distance_N: Tensor, least: int, parts: int, rng: torch.Generator) -> Iterator[Tensor]:
+def _splits(distance_N: Tensor, least: int, parts: int, rng: torch.Generator) -> Iterator[Tensor]:
     """Yield masks of novel images; if no mixture offers enough of them, the farthest ones."""
     seen: set[bytes] = set()
     values = distance_N.double().cpu().numpy()

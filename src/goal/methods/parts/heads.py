@@ -1,4 +1,4 @@
-"""How the classifier weights of new classes start."""
+"""Head initialisation: how the classifier weights of new classes start."""
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +10,7 @@ from goal.numerics.clustering import kmeans, split_high
 def farthest_centroids(
     features_ND: Tensor, known_KD: Tensor, num_new: int, rng: torch.Generator
 ) -> Tensor:
-    """Happy's start: of K_known + K_new centroids, those least like any known class.
+    """Happy's initialisation: of K_known + K_new centroids, those least like any known class.
 
     Args:
         features_ND: Unit features of the stage's images under the previous model.

@@ -38,7 +38,7 @@ from goal.numerics.clustering import class_means
 _TAUGHT_BYTES = 2**31  # most that the teacher's features of a stage may take
 _TAUGHT_BATCH = 256
 
-HEAD_STARTS = {
+HEAD_INITS = {
     "farthest": farthest_centroids,
     "novelty": novelty_centroids,
     "random": random_directions,
@@ -51,7 +51,7 @@ class ParametricSettings(MethodSettings):
     Attributes:
         projector_hidden: Hidden width of the projector.
         projector_out: Width of the embedding.
-        head_init: How the weights of new classes start, see `goal.methods.parts.heads`.
+        head_init: Head initialisation of new classes, see `goal.methods.parts.heads`.
         sup_con_weight: Share of the supervised contrast at stage 0; the rest is InfoNCE.
         student_temperature: Temperature of predictions.
         teacher_temperature: Temperature of the targets that one view sets for the other.
@@ -159,7 +159,7 @@ class Parametric(Method):
         else:
             space = self.space(infer_all(self, stage.tokens))
             known = F.normalize(self.classifier.weight.detach(), dim=1)
-            start = HEAD_STARTS[self.common.head_init]
+            start = HEAD_INITS[self.common.head_init]
             self.classifier.grow(start(space, known, stage.num_new, rng))
 
     def begin_epoch(self, stage: Stage, epoch: int, rng: torch.Generator) -> None:
@@ -168,7 +168,7 @@ class Parametric(Method):
             self._taught = self._teach(stage)
 
     def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
-        """Measure the prototypes of the stage's classes, and at stage 0 how far classes spread."""
+        """Measure the prototypes of the stage's classes, and at stage 0 the radius of a class."""
         self.remember(stage, infer_all(self, stage.tokens))
 
     def remember(self, stage: Stage, outputs: Outputs) -> None:

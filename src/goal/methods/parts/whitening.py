@@ -1,4 +1,4 @@
-"""A space in which classes are round: principal directions, whitened by the scatter within classes.
+"""Whitening: principal directions, scaled so that the scatter within classes is a sphere.
 
 Fitted on labelled features once and fixed. In it the nearest class mean is the best guess if all
 classes share one shape, and the distance to a mean has the same unit in every direction.

@@ -71,13 +71,13 @@ const Charts = (function () {
     };
   }
 
-  // series: [{name, colour, dash, marker, values: [number|null], spread: [number]|null, faint}]
+  // series: [{name, colour, dash, marker, values: [number|null], deviation: [number]|null, faint}]
   function lines(place, { series, labels, title, domain, format, tall }) {
     place.replaceChildren();
     place.classList.add("chart");
     const W = 330, H = tall ? 320 : 210, left = 34, right = 12, top = 10, bottom = 24;
     const values = series.flatMap((s) => s.values.flatMap((v, i) =>
-      v === null ? [] : [v - (s.spread ? s.spread[i] : 0), v + (s.spread ? s.spread[i] : 0)]));
+      v === null ? [] : [v - (s.deviation ? s.deviation[i] : 0), v + (s.deviation ? s.deviation[i] : 0)]));
     if (!values.length) return;
     let [low, high] = domain || [Math.min(...values), Math.max(...values)];
     if (!domain) { const pad = (high - low) * .08 || Math.abs(high) * .1 || 1; low -= pad; high += pad; }
@@ -113,7 +113,7 @@ const Charts = (function () {
       const shown = listed.slice(0, 14).map((s) => {
         const name = el("span", "", el("i", "dot"), s.name);
         name.firstChild.style.background = s.colour;
-        const sd = s.spread && s.spread[i] ? ` ± ${format(s.spread[i])}` : "";
+        const sd = s.deviation && s.deviation[i] ? ` ± ${format(s.deviation[i])}` : "";
         return el("div", "entry", name, el("b", "", format(s.values[i]) + sd));
       });
       if (listed.length > 14) shown.push(el("div", "", `and ${listed.length - 14} more`));
@@ -143,9 +143,9 @@ const Charts = (function () {
       if (i && s.values[i - 1] !== null && runs.length) runs.at(-1).push(i); else runs.push([i]);
     });
     for (const run of runs) {
-      if (s.spread && run.some((i) => s.spread[i])) {
-        const up = run.map((i) => `${x(i)},${y(s.values[i] + s.spread[i])}`);
-        const down = [...run].reverse().map((i) => `${x(i)},${y(s.values[i] - s.spread[i])}`);
+      if (s.deviation && run.some((i) => s.deviation[i])) {
+        const up = run.map((i) => `${x(i)},${y(s.values[i] + s.deviation[i])}`);
+        const down = [...run].reverse().map((i) => `${x(i)},${y(s.values[i] - s.deviation[i])}`);
         group.append(svg("polygon", { points: [...up, ...down].join(" "), fill: s.colour, opacity: .12 }));
       }
       group.append(svg("polyline", { points: run.map((i) => `${x(i)},${y(s.values[i])}`).join(" "), fill: "none",

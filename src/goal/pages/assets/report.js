@@ -19,7 +19,7 @@
   const pair = () => PAIRS[state.pair];
   const fixed = (digits) => (value) => value.toFixed(digits);
   const percent = (cell) => (cell ? cell[0].toFixed(1) : "–");
-  const spread = (cell) => (cell ? cell[0].toFixed(1) + (cell[1] ? ` ± ${cell[1].toFixed(1)}` : "") : "–");
+  const withDeviation = (cell) => (cell ? cell[0].toFixed(1) + (cell[1] ? ` ± ${cell[1].toFixed(1)}` : "") : "–");
   const printed = (value) => (value === undefined || value === null ? "–" : String(value));
   const tone = (index) => `var(--series-${state.benchmark}-${index})`;
   const unpack = (text, Kind) => new Kind(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
@@ -99,14 +99,14 @@
       if (state.hidden.has(index)) return;
       const cells = entry.stages.map((stage) => stage[key]);
       found.push({ name: entry.label, ...styleOf(entry, index), values: cells.map((c) => (c ? c[0] : null)),
-        spread: cells.map((c) => (c ? c[1] : 0)) });
+        deviation: cells.map((c) => (c ? c[1] : 0)) });
       const paper = entry.paper;
       const same = paperKey === "all" || (paper && paper.convention === pair().name);
       if (!state.paper || !paper || !paper.stages.length || !same) return;
       const start = paperKey === "all" ? paper.stage0_all : null;
       const values = [start, ...paper.stages.map((stage) => stage[paperKey] ?? null)];
       if (values.some((v) => v !== null))
-        found.push({ name: `${entry.label}, published`, ...styleOf(entry, index), values, spread: null, faint: true });
+        found.push({ name: `${entry.label}, published`, ...styleOf(entry, index), values, deviation: null, faint: true });
     });
     return found;
   }
@@ -129,8 +129,8 @@
     bench().groups.forEach((entry, index) => {
       const name = el("span", "", swatch(styleOf(entry, index)), entry.label);
       const last = entry.stages.at(-1);
-      rows.push({ cells: [name, String(entry.seeds.length), spread(entry.stages[0].all), spread(entry.average.all),
-        spread(entry.average[old]), spread(entry.average[fresh]), spread(last.all), spread(entry.forgetting[form]), spread(entry.discovery[form])] });
+      rows.push({ cells: [name, String(entry.seeds.length), withDeviation(entry.stages[0].all), withDeviation(entry.average.all),
+        withDeviation(entry.average[old]), withDeviation(entry.average[fresh]), withDeviation(last.all), withDeviation(entry.forgetting[form]), withDeviation(entry.discovery[form])] });
       const paper = entry.paper;
       if (!paper) return;
       const same = paper.convention === pair().name;
@@ -145,7 +145,7 @@
       ? "Published rows: DINO ViT-B/16, with old and new only in the convention they were printed in." : "";
     const kinds = Object.keys(group().forgetting);
     $("forms").replaceChildren(table(["Method", ...kinds.map((k) => `Mf ${k}`), ...kinds.map((k) => `Md ${k}`)],
-      bench().groups.map((entry) => ({ cells: [entry.label, ...kinds.map((k) => spread(entry.forgetting[k])), ...kinds.map((k) => spread(entry.discovery[k]))] }))));
+      bench().groups.map((entry) => ({ cells: [entry.label, ...kinds.map((k) => withDeviation(entry.forgetting[k])), ...kinds.map((k) => withDeviation(entry.discovery[k]))] }))));
   }
 
   // -- one run, one stage ------------------------------------------------------------------------
@@ -268,7 +268,7 @@
       bench().groups.forEach((entry, index) => {
         const cells = entry.stages.map((stage) => stage[key]);
         if (cells.some((c) => c) && !state.hidden.has(index))
-          series.push({ name: entry.label, ...styleOf(entry, index), values: cells.map((c) => (c ? c[0] : null)), spread: cells.map((c) => (c ? c[1] : 0)) });
+          series.push({ name: entry.label, ...styleOf(entry, index), values: cells.map((c) => (c ? c[0] : null)), deviation: cells.map((c) => (c ? c[1] : 0)) });
       });
       if (!series.length) continue;
       const place = el("div", ""), labels = bench().groups[0].stages.map((_, i) => String(i));
@@ -293,7 +293,7 @@
       const values = here.map((i) => all[i]);
       if (!values.some((v) => v !== null)) return [];
       const place = el("div", "");
-      lines(place, { series: [{ name: term, ...styleOf(group(), state.group), dash: "", values, spread: null }], labels, format: (v) => v.toPrecision(3), title: `Loss term ${term}` });
+      lines(place, { series: [{ name: term, ...styleOf(group(), state.group), dash: "", values, deviation: null }], labels, format: (v) => v.toPrecision(3), title: `Loss term ${term}` });
       return [el("div", "panel", el("h3", "", term.replaceAll("_", " ")), place)];
     });
     $("loss").replaceChildren(...nodes);
