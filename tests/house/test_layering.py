@@ -115,6 +115,36 @@ def test_every_room_says_what_it_is_and_what_it_may_import() -> None:
         assert listed == wanted, name
 
 
+def test_the_document_has_the_same_table() -> None:
+    page = Path(__file__).parents[2] / "docs" / "architecture.md"
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|$", page.read_text(), re.MULTILINE)
+    table = {name: set(others.split(", ")) - {"nothing"} for name, others in rows}
+    assert list(table) == list(ALLOWED)
+    assert table == ALLOWED
+
+
+# Modules whose functions import others of goal, and why; the command line does so everywhere.
+LATE = {
+    "__init__.py": "start-up",
+    "methods/registry.py": "start-up",
+    "models/model.py": "the extra onnx",
+    "models/store.py": "start-up",
+    "settings/recipes.py": "start-up",
+}
+
+
+def test_functions_import_only_extras_and_what_would_slow_the_start() -> None:
+    late = set()
+    for path in MODULES:
+        functions = [
+            n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef)
+        ]
+        inside = [node for function in functions for node in ast.walk(function)]
+        if any(isinstance(n, ast.ImportFrom) and str(n.module).startswith("goal") for n in inside):
+            late.add(str(path.relative_to(ROOT)))
+    assert {name for name in late if room(ROOT / name) != "cli"} == set(LATE)
+
+
 def test_only_the_command_line_imports_the_command_line() -> None:
     users = [path.name for path in MODULES if "cli" in imported(path)]
     assert users == ["__main__.py"]
