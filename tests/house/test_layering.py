@@ -130,6 +130,7 @@ LATE = {
     "models/model.py": "the extra onnx",
     "models/store.py": "start-up",
     "settings/recipes.py": "start-up",
+    "storage/manifest.py": "start-up",
 }
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from goal import __version__
 from goal.common.errors import GoalError
-from goal.storage import checkpoint
 from goal.storage.seal import read_sealed, write_sealed
 
 FORMAT = 1
@@ -111,6 +110,8 @@ def _verify(folder: Path, found: Findings) -> None:
     for path in _others(folder, entries):
         if path.name == "checkpoint.pt":  # of a run under way: changes too often for the manifest
             found.checked.append(path)
+            from goal.storage import checkpoint  # torch: only where there is one
+
             found.problems += checkpoint.damage(path)
         else:
             found.unlisted.append(path)
