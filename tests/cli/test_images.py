@@ -134,6 +134,19 @@ def test_commands_that_compute_nothing_load_nothing(
     assert done.stderr == "False\n"
 
 
+@pytest.mark.parametrize("device", ["cuda:99", "abacus"])
+def test_a_missing_device_is_explained_alike_in_fit_and_run(
+    device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_digits(tmp_path / "labelled", dict.fromkeys(range(2), range(4)), labelled=True)
+    fit = ["fit", str(tmp_path / "labelled"), "--model", str(tmp_path / "m"), "--device", device]
+    code, _, told = run(capsys, *fit, "--backbone", "digits-vit")
+    assert code == 1 and f"Cannot compute on the device '{device}'" in told
+    again = run(capsys, "run", "digits/kmeans", "--out", str(tmp_path / "r"), "--device", device)
+    assert (again[0], again[2]) == (1, told)
+    assert not (tmp_path / "m").exists()
+
+
 def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = str(tmp_path)
     write_digits(tmp_path / "x", {0: range(1)}, labelled=True)

@@ -70,6 +70,7 @@ class Model(ModelFolder):
             settings: All settings; they hold for the model's whole life.
         """
         settings = settings.model_copy(update={"device": self._device or settings.device})
+        usable(settings.device)  # before anything is written
         names = class_names(names)
         key = given.key(labels.tolist(), names, settings.identity())
         with self.store.writing(), cpu_threads(settings.threads):
