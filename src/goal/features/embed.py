@@ -1,0 +1,227 @@
+"""One pass of the backbone over images; what a feature store holds already is not computed again.
+
+While the backbone works on one part of the images, other threads decode and crop the next one.
+Finished parts are written to the store now and then, so a killed pass goes on where it was.
+
+Shapes: N images, D features, S side of the crop.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+
+from goal.backbone.features import Embedder
+from goal.backbone.preprocessing import Preprocessing
+from goal.common.arrays import Pixels
+from goal.common.process import Pause
+from goal.common.progress import Reporter
+from goal.data.decoding import UnreadableImage
+from goal.data.own_images import ImageSet
+from goal.features.given import FeatureSet
+from goal.features.store import FeatureStore, Origin
+
+_READERS = min(8, os.cpu_count() or 1)
+_SHARD_ROWS = 16_384
+_SHARD_SECONDS = 30.0
+_LONGEST = 4  # times the shorter side: more of an image is never seen by a centre crop
+BATCH = 64
+
+
+def origin_of(embedder: Embedder) -> Origin:
+    """Where the features of an embedder come from."""
+    return Origin(
+        backbone=embedder.name,
+        fingerprint=embedder.fingerprint(),
+        reads=embedder.reads,
+        width=embedder.width,
+    )
+
+
+def embed(
+    given: ImageSet, store: FeatureStore, embedder: Embedder, reporter: Reporter
+) -> FeatureSet:
+    """Features of all readable images, computed unless the store has them, and kept there."""
+    lost: dict[int, str] = {}
+    digests: dict[int, bytes] = {}
+    draft = _Draft(store)
+    for part in embed_parts(given, store, embedder, reporter, lost):
+        digests.update(zip(part.positions, part.digests, strict=True))
+        new = [row for row, digest in enumerate(part.digests) if draft.lacks(digest)]
+        draft.add(
+            [given.names[part.positions[row]] for row in new],
+            [part.digests[row] for row in new],
+            part.features[new],
+        )
+    draft.write()
+    kept = given.without(lost)
+    found = [digests[index] for index in range(len(given)) if index not in lost]
+    rows = store.find(found)
+    return FeatureSet(
+        store.features(rows), kept.names, found, store.origin, None, kept.kept, kept.skipped
+    )
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some images: their positions in the set, digests and features."""
+
+    positions: list[int]
+    digests: list[bytes]
+    features: npt.NDArray[np.float16]
+
+
+def embed_parts(
+    given: ImageSet,
+    store: FeatureStore | None,
+    embedder: Embedder,
+    reporter: Reporter,
+    lost: dict[int, str],
+) -> Iterator[Part]:
+    """Features of the readable images, part by part, in order.
+
+    Args:
+        given: The images.
+        store: Features that need not be computed again.
+        embedder: The backbone.
+        reporter: Told how far it has come.
+        lost: Where images that prove unreadable are entered, by position, with the reason.
+    """
+    starts = range(0, len(given), BATCH)
+
+    def read(index: int) -> tuple[bytes, Pixels | None] | None:
+        try:
+            digest = given.images.digest(index)
+            if store is not None and store.find([digest])[0] >= 0:
+                return digest, None
+            return digest, prepare(given.images.image(index), embedder.preprocessing)
+        except UnreadableImage as error:
+            lost[index] = error.reason
+            return None
+
+    with ThreadPoolExecutor(_READERS) as pool:
+
+        def begin(start: int) -> list[Future[tuple[bytes, Pixels | None] | None]]:
+            return [pool.submit(read, at) for at in range(start, min(start + BATCH, len(given)))]
+
+        upcoming = begin(0)
+        try:
+            for start in reporter.track(starts, len(starts), "Computing features"):
+                results = [future.result() for future in upcoming]
+                upcoming = begin(start + BATCH)
+                read_here = [
+                    (start + offset, *result)
+                    for offset, result in enumerate(results)
+                    if result is not None
+                ]
+                if read_here:
+                    yield _features(read_here, store, embedder)
+        finally:
+            for future in upcoming:
+                future.cancel()
+
+
+def _features(
+    read: Sequence[tuple[int, bytes, Pixels | None]],
+    store: FeatureStore | None,
+    embedder: Embedder,
+) -> Part:
+    """Features of one batch: of crops by the backbone, of the others from the store."""
+    positions, digests, crops = (list(column) for column in zip(*read, strict=True))
+    features = np.empty((len(read), embedder.width), np.float16)
+    fresh = [row for row, crop in enumerate(crops) if crop is not None]
+    if fresh:
+        features[fresh] = run(embedder, np.stack([crops[row] for row in fresh]))
+    known = [row for row, crop in enumerate(crops) if crop is None]
+    if known:
+        assert store is not None
+        features[known] = store.features(store.find([digests[row] for row in known]))
+    return Part(positions, digests, features)
+
+
+@torch.no_grad()
+def run(embedder: Embedder, crops: Pixels) -> npt.NDArray[np.float16]:
+    """Features of at most `BATCH` crops (N, 3, S, S), as float16.
+
+    The batch is filled up: products of other shapes round differently, and an image's feature must
+    not depend on what it is computed with.
+    """
+    filled = np.zeros((BATCH, *crops.shape[1:]), np.uint8)
+    filled[: len(crops)] = crops
+    device = embedder.mean.device
+    features = embedder(torch.from_numpy(filled).to(device))[: len(crops)]
+    return np.asarray(features.cpu().numpy().astype(np.float16))
+
+
+def prepare(image: Image.Image, how: Preprocessing) -> Pixels:
+    """Bring an upright RGB image to the size that the backbone takes: uint8, (3, S, S)."""
+    resample = Image.Resampling[how.interpolation.upper()]
+    side = how.image_size
+    if how.centre_crop:
+        image = _resized(_without_far_ends(image), how.resize, resample)
+        left, top = (image.width - side) // 2, (image.height - side) // 2
+        square = image.crop((left, top, left + side, top + side))
+    else:
+        square = image.resize((side, side), resample)
+    return np.ascontiguousarray(np.asarray(square, dtype=np.uint8).transpose(2, 0, 1))
+
+
+def _resized(image: Image.Image, shorter: int, resample: Image.Resampling) -> Image.Image:
+    """Resize so that the shorter side has so many pixels."""
+    least = min(image.size)
+    width, height = (int(shorter * side / least) for side in image.size)
+    return image.resize((width, height), resample)
+
+
+def _without_far_ends(image: Image.Image) -> Image.Image:
+    """Cut the ends off a long strip, far from the centre crop: resized whole, it could be huge."""
+    most = _LONGEST * min(image.size)
+    width, height = (min(side, most) for side in image.size)
+    if (width, height) == image.size:
+        return image
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    return image.crop((left, top, left + width, top + height))
+
+
+@dataclass
+class _Draft:
+    """Rows gathered for the next shard."""
+
+    store: FeatureStore
+    names: list[str] = field(default_factory=list)
+    digests: list[bytes] = field(default_factory=list)
+    features: list[npt.NDArray[np.float16]] = field(default_factory=list)
+    pause: Pause = field(default_factory=lambda: Pause(_SHARD_SECONDS))
+
+    def __post_init__(self) -> None:
+        self._held: set[bytes] = set()
+
+    def lacks(self, digest: bytes) -> bool:
+        """Whether neither store nor draft has the image; from now on the draft has."""
+        if digest in self._held or self.store.find([digest])[0] >= 0:
+            return False
+        self._held.add(digest)
+        return True
+
+    def add(
+        self, names: list[str], digests: list[bytes], features: npt.NDArray[np.float16]
+    ) -> None:
+        """Take rows; write them out when they are many or it has been long."""
+        self.names += names
+        self.digests += digests
+        self.features.append(features)
+        if len(self.names) >= _SHARD_ROWS or self.pause.over():
+            self.write()
+
+    def write(self) -> None:
+        """Add the rows to the store as one shard."""
+        if self.names:
+            self.store.append(self.names, self.digests, np.concatenate(self.features))
+        self.names, self.digests, self.features = [], [], []
+        self._held.clear()
+        self.pause.restart()

@@ -1,0 +1,231 @@
+"""Features as people hand them over: stores, arrays in files, tables, or arrays in memory.
+
+A set of features takes the place of a set of images wherever a model learns or predicts.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from goal.common.errors import GoalError
+from goal.common.escaping import file_name
+from goal.data.images import DIGEST_BYTES
+from goal.features.store import FeatureStore, Origin, is_store
+
+SUFFIXES = (".npy", ".npz", ".parquet")
+GIVEN = "given features"
+_MOST_BYTES = 64_000_000_000
+_FEATURES = ("feature", "features", "embedding", "embeddings", "X")
+_LABELS = ("label", "labels", "class", "y")
+_NAMES = ("name", "names", "file", "path", "id", "key")
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """Features with a name each, and where they come from.
+
+    Attributes:
+        features: The features, (N, D).
+        names: A name for each, fit to be shown.
+        digests: What each is recognised by.
+        origin: Where they come from.
+        labels: A class name for each, if they came with any.
+        kept: For each, its position among all images that were given.
+        skipped: Name and reason of each image that cannot be used.
+    """
+
+    features: npt.NDArray[Any]
+    names: list[str]
+    digests: list[bytes]
+    origin: Origin
+    labels: list[str] | None
+    kept: list[int]
+    skipped: list[tuple[str, str]]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def key(self, *facts: Any) -> str:
+        """Hash of the features' digests and of plain facts: what work on them depends on."""
+        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+        for one in self.digests:
+            digest.update(one)
+        return digest.hexdigest()[:32]
+
+
+def is_features(place: Path) -> bool:
+    """Whether a path names features rather than images."""
+    return is_store(place) if place.is_dir() else place.suffix.lower() in SUFFIXES
+
+
+def read_features(place: Path) -> FeatureSet:
+    """Read features from a store or a file, or raise an error that says what to give."""
+    if place.is_dir():
+        store = FeatureStore(place)
+        names = store.names()
+        return FeatureSet(
+            store.features(),
+            names,
+            store.digests(),
+            store.origin,
+            _class_folders(names),
+            list(range(len(names))),
+            [],
+        )
+    if not place.is_file():
+        raise GoalError(f"There is no file or folder {file_name(place)}.")
+    if place.stat().st_size > _MOST_BYTES:
+        raise GoalError(f"{file_name(place)} is larger than {_MOST_BYTES:,} bytes. Give parts.")
+    reader = {".npy": _read_npy, ".npz": _read_npz, ".parquet": _read_parquet}[place.suffix.lower()]
+    features, names, labels = reader(place)
+    return feature_set(features, names, labels, file_name(place))
+
+
+def feature_set(
+    features: Any,
+    names: Sequence[str] | None = None,
+    labels: Sequence[Any] | None = None,
+    what: str = "the features",
+    origin: Origin | None = None,
+) -> FeatureSet:
+    """Wrap an array of features (N, D) of any origin."""
+    array = np.asarray(features)
+    if array.ndim != 2 or array.dtype.kind not in "fiu" or 0 in array.shape:
+        raise GoalError(
+            f"{what} must be numbers of shape (images, width); given: {array.dtype} of shape "
+            f"{array.shape}."
+        )
+    array = array.astype(np.float32, copy=False) if array.dtype != np.float16 else array
+    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    if len(bad):
+        raise GoalError(f"{what}: row {bad[0]} holds a number that is not finite. Leave it out.")
+    for column, given in (("names", names), ("labels", labels)):
+        if given is not None and len(given) != len(array):
+            raise GoalError(f"{what}: {len(given)} {column} for {len(array)} features.")
+    width = array.shape[1]
+    shown = [f"row {row}" for row in range(len(array))] if names is None else list(map(str, names))
+    return FeatureSet(
+        array,
+        shown,
+        [_digest(row) for row in array],
+        origin or Origin(backbone=GIVEN, fingerprint=f"given-{width}", reads=GIVEN, width=width),
+        None if labels is None else [str(label) for label in labels],
+        list(range(len(array))),
+        [],
+    )
+
+
+def read_labels(path: Path, count: int) -> list[str]:
+    """Read one label per feature: a ``.npy`` file, or a text file with one per line."""
+    if path.suffix.lower() == ".npy":
+        labels = [str(label) for label in _load_array(path).tolist()]
+    else:
+        from goal.data.listing import lines_of
+
+        labels = lines_of(path)
+    if len(labels) != count:
+        raise GoalError(f"{file_name(path)} holds {len(labels)} labels for {count} features.")
+    return labels
+
+
+def _digest(row: npt.NDArray[Any]) -> bytes:
+    head = f"feature|{row.dtype}|".encode()
+    return hashlib.sha256(head + row.tobytes()).digest()[:DIGEST_BYTES]
+
+
+def _class_folders(names: Sequence[str]) -> list[str] | None:
+    """Class folder of each name, if every name lies in one."""
+    folders = [name.partition("/")[0] if "/" in name else "" for name in names]
+    return folders if folders and all(folders) else None
+
+
+_Read = tuple[Any, Sequence[str] | None, Sequence[Any] | None]
+
+
+def _load_array(path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False, mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise GoalError(f"Cannot read {file_name(path)} as an array: {error}.") from error
+
+
+def _read_npy(path: Path) -> _Read:
+    return _load_array(path), None, None
+
+
+def _read_npz(path: Path) -> _Read:
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > _MOST_BYTES:
+                raise GoalError(f"{file_name(path)} unpacks to more than {_MOST_BYTES:,} bytes.")
+        with np.load(path, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in arrays.files if name in _KNOWN}
+            listed = arrays.files
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise GoalError(f"Cannot read {file_name(path)} as arrays: {error}.") from error
+    features = _first(found, _FEATURES)
+    if features is None:
+        raise GoalError(
+            f"{file_name(path)} holds {', '.join(listed) or 'nothing'}; expected an array called "
+            f"one of: {', '.join(_FEATURES)}."
+        )
+    names, labels = _first(found, _NAMES), _first(found, _LABELS)
+    return features, None if names is None else names.tolist(), _listed(labels)
+
+
+def _read_parquet(path: Path) -> _Read:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        schema = pyarrow.parquet.read_schema(path)
+        columns = [name for name in schema.names if name in _KNOWN]
+        table = pyarrow.parquet.read_table(path, columns=columns)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise GoalError(f"Cannot read {file_name(path)} as a table: {error}.") from error
+    found = {name: table.column(name).combine_chunks() for name in columns}
+    features = _first(found, _FEATURES)
+    if features is None:
+        raise GoalError(
+            f"{file_name(path)} has the columns {', '.join(schema.names)}; expected a column of "
+            f"lists of numbers called one of: {', '.join(_FEATURES)}."
+        )
+    flat = features.flatten().to_numpy(zero_copy_only=False) if _is_list(features) else None
+    if flat is None or len(flat) % len(features) or features.null_count:
+        raise GoalError(f"{file_name(path)}: features must be lists of equally many numbers.")
+    names, labels = _first(found, _NAMES), _first(found, _LABELS)
+    return (
+        flat.reshape(len(features), -1),
+        None if names is None else [str(name) for name in names.to_pylist()],
+        None if labels is None else labels.to_pylist(),
+    )
+
+
+_KNOWN = frozenset({*_FEATURES, *_LABELS, *_NAMES})
+
+
+def _is_list(column: Any) -> bool:
+    import pyarrow
+
+    kind = column.type
+    return bool(
+        pyarrow.types.is_list(kind)
+        or pyarrow.types.is_large_list(kind)
+        or pyarrow.types.is_fixed_size_list(kind)
+    )
+
+
+def _first(found: dict[str, Any], wanted: Sequence[str]) -> Any:
+    return next((found[name] for name in wanted if name in found), None)
+
+
+def _listed(values: Any) -> list[Any] | None:
+    return None if values is None else list(values.tolist())
