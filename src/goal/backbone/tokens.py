@@ -4,10 +4,11 @@ Shapes: B images, n tokens, D width.
 """
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,12 @@ class Tokens:
         return Tokens(
             torch.cat([part.normalised for part in parts]), torch.cat([part.cls for part in parts])
         )
+
+
+def device_of(module: nn.Module) -> torch.device:
+    """Where a module's tensors are; a module without any is on the CPU."""
+    tensors = chain(module.parameters(), module.buffers())
+    return next((tensor.device for tensor in tensors), torch.device("cpu"))
 
 
 class TokenSource(Protocol):

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from goal.backbone.tail import ClsTail
-from goal.backbone.tokens import TokenSource
+from goal.backbone.tokens import TokenSource, device_of
 from goal.common.seeding import stream
 from goal.counting.estimators import LEAST, WithinClass, estimate_new, measure_known
 from goal.numerics.clustering import class_means
@@ -87,7 +87,7 @@ class Counter:
     @torch.no_grad()
     def _features(self, tokens: TokenSource) -> Tensor:
         """Unit features of the pretrained backbone."""
-        device = next(self._tail.parameters()).device
+        device = device_of(self._tail)
         parts = torch.arange(len(tokens)).split(_BATCH)
         features = [self._tail(tokens.clean(part).to(device)).cpu() for part in parts]
         return F.normalize(torch.cat(features), dim=1)

@@ -168,7 +168,7 @@ class Learner:
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take over a method's saved state."""
-        restore(self.method, state)
+        restore(self.method, self.method.carried_over(state))
         self.method.to(self.device).eval()
 
     # -- vertices ---------------------------------------------------------------------------------

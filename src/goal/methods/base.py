@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from goal.backbone.tail import ClsTail
-from goal.backbone.tokens import Tokens, TokenSource
+from goal.backbone.tokens import Tokens, TokenSource, device_of
 from goal.common.section import Section
 from goal.distributed import Split
 
@@ -190,6 +190,11 @@ class Method(nn.Module):
         """Class probabilities of scores, (N, K): cosines, at the usual temperature."""
         return (scores / 0.1).softmax(dim=1)
 
+    @classmethod
+    def carried_over(cls, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """A saved state as this version names its tensors; states of older versions are renamed."""
+        return state
+
     def weights(self) -> Tensor | None:
         """Classifier weights in feature space, (K, D), for diagnostics."""
         return None
@@ -235,7 +240,7 @@ class Projector(nn.Sequential):
 @torch.no_grad()
 def infer_all(method: Method, tokens: TokenSource, batch_size: int = 512) -> Outputs:
     """Run `method.infer` over the clean views of all images; ranks share the work."""
-    device = next(method.parameters()).device
+    device = device_of(method)
     split = Split(len(tokens))
     parts = split.mine.split(batch_size)
     own = Outputs.cat([method.infer(tokens.clean(part).to(device)) for part in parts])

@@ -1,0 +1,132 @@
+"""What GOAL+ knows of classes, on frozen features: where to look, how to decide, what to remember.
+
+Features are whitened by what stage 0 saw within its classes, twice: in few directions, in which
+new classes are looked for (`discovery`), and in many, in which a class is a Gaussian with a mean
+and a little of its own shape (`shape_memory`). What has been learned never changes, so base
+classes lose only to new neighbours.
+
+Several features of the same images may decide together, each in a whitened space of its own; new
+classes are looked for in the first.
+
+Shapes: N images, K known classes, M new classes, d directions.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from goal.common.section import Section
+from goal.methods.parts.discovery import Found, discover
+from goal.methods.parts.shape_memory import ShapeMemory
+from goal.methods.parts.whitening import Whitening
+
+Features = Sequence[Tensor]
+"""Unit-length features (N, D) of the same images, one or more."""
+
+
+class FeatureMemorySettings(Section):
+    """Settings of the memory.
+
+    Attributes:
+        discovery_dimensions: Principal directions in which new classes are looked for.
+        pretrained_dimensions: Directions of the pretrained feature that decide.
+        aligned_dimensions: Directions of the aligned feature that decide, where there is one.
+        shape: Share of its own shape in a class's covariance [s in `shape_memory`].
+        shape_rank: Directions of that shape that are kept.
+        temperature: Softness of EM's assignments.
+        parts: Largest number of parts in the mixtures that split novel from known images.
+        restarts: Starts of k-means per split.
+        caution: Log-odds taken off discovered classes in the softened scores; they were learned
+            from guesses.
+    """
+
+    discovery_dimensions: int = Field(default=96, gt=0)
+    pretrained_dimensions: int = Field(default=512, gt=0)
+    aligned_dimensions: int = Field(default=256, gt=0)
+    shape: float = Field(default=0.03, ge=0, lt=1)
+    shape_rank: int = Field(default=64, gt=0)
+    temperature: float = Field(default=4.0, gt=0)
+    parts: int = Field(default=4, ge=2)
+    restarts: int = Field(default=20, gt=0)
+    caution: float = Field(default=0.16, ge=0)
+
+
+class FeatureMemory(nn.Module):
+    """Classes in whitened spaces; grows by classes, never changes one."""
+
+    known: Tensor  # means of all classes where new ones are looked for, (K, d)
+    labelled: Tensor  # how many of them came with labels
+
+    def __init__(self, settings: FeatureMemorySettings, spaces: int) -> None:
+        """Make an empty memory for images that have so many features."""
+        super().__init__()
+        s = self.settings = settings
+        sizes = (s.pretrained_dimensions, s.aligned_dimensions)[:spaces]
+        self.looking = Whitening(s.discovery_dimensions)
+        self.deciding = nn.ModuleList(Whitening(size) for size in sizes)
+        self.shapes = ShapeMemory(0, s.shape, s.shape_rank)
+        self.register_buffer("known", torch.zeros(0, 0, dtype=torch.float64))
+        self.register_buffer("labelled", torch.zeros((), dtype=torch.int64))
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    def fit(self, features: Features, labels_N: Tensor, count: int) -> None:
+        """Fit the spaces to labelled images, and remember their classes."""
+        self.looking.fit(features[0], labels_N, count)
+        for space, one in zip(self.deciding, features, strict=True):
+            space.fit(one, labels_N, count)
+        width = sum(space.axes.shape[1] for space in self.deciding)
+        s = self.settings
+        self.shapes = ShapeMemory(width, s.shape, min(s.shape_rank, width)).to(labels_N.device)
+        self.known = self.known.new_zeros(0, self.looking.axes.shape[1])
+        self.labelled = torch.tensor(count, device=labels_N.device)
+        self.learn(features, F.one_hot(labels_N, count).double())
+
+    def discover(self, features: Features, count: int, rng: torch.Generator) -> Found:
+        """Find so many new classes, and remember them."""
+        s = self.settings
+        found = discover(
+            self.looking(features[0]),
+            self.known,
+            count,
+            temperature=s.temperature,
+            parts=s.parts,
+            restarts=s.restarts,
+            rng=rng,
+        )
+        self.learn(features, found.shares_NM, found.means_Md)
+        return found
+
+    def learn(
+        self, features: Features, shares_NM: Tensor, looking_Md: Tensor | None = None
+    ) -> None:
+        """Remember M classes, to which image n belongs with weight ``shares_NM[n, m]``.
+
+        `looking_Md` are their means where they were found; by default their images' means.
+        """
+        if looking_Md is None:
+            total = shares_NM.sum(dim=0).clamp_min(1e-12)[:, None]
+            looking_Md = shares_NM.T @ self.looking(features[0]) / total
+        self.known = torch.cat([self.known, looking_Md])
+        points = self._points(features)
+        self.shapes.learn(points, shares_NM, points.mean(dim=0).expand(len(looking_Md), -1))
+
+    def forward(self, features: Features) -> Tensor:
+        """Log-density of each class, softened, less a little for discovered ones, (N, K)."""
+        points = self._points(features)
+        # Densities in many dimensions are far too sure of themselves: as soft as those of EM.
+        softness = self.settings.temperature * points.shape[1] / self.known.shape[1]
+        scores = self.shapes(points) / softness
+        scores[:, int(self.labelled) :] -= self.settings.caution
+        return scores
+
+    def _points(self, features: Features) -> Tensor:
+        """Images in all deciding spaces, each space with the same say."""
+        share = math.sqrt(1 / len(features))
+        parts = [space(one) for space, one in zip(self.deciding, features, strict=True)]
+        return share * torch.cat(parts, dim=1)
