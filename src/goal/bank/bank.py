@@ -68,7 +68,7 @@ class TokenBank:
         reporter: Reporter | None = None,
     ) -> None:
         self.settings = settings
-        self._trunk = trunk
+        self.trunk = trunk
         self._transform = transform
         self._reporter = reporter or Reporter()
         self.fingerprint = trunk.fingerprint()
@@ -88,7 +88,7 @@ class TokenBank:
         entered there (its id and the reason), and the tokens are those of the others, in order.
         """
         if self.settings.views == "fresh":
-            return FreshTokens(images, ids, self._trunk, self._transform, self.settings.batch_size)
+            return FreshTokens(images, ids, self.trunk, self._transform, self.settings.batch_size)
         views: list[int | str] = [CLEAN]
         if augmented_views:
             views += range(self.settings.views)
@@ -176,7 +176,7 @@ class TokenBank:
             return [self._crop(image, views[number], digests[position]) for number in wanted_views]
 
         work = Missing(mine, list(missing), digests)
-        passes = fill(shelves, work, crops, self._trunk, chunk=chunk, batch_size=size)
+        passes = fill(shelves, work, crops, self.trunk, chunk=chunk, batch_size=size)
         total = work.batches(chunk, size)
         for _ in self._reporter.track(passes, total, "Building the token bank"):
             pass

@@ -5,11 +5,12 @@ number; it knows nothing of folders, names, test images or the truth.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from goal.backbone.tail import ClsTail
 from goal.backbone.tokens import Tokens, TokenSource
 from goal.backbone.trunk import Backbone
 from goal.bank.bank import TokenBank
@@ -38,12 +39,40 @@ def room_for(settings: Settings, base_classes: int) -> int:
     return max(base_classes, min(wanted, int(width)))
 
 
+class TokenReader(Protocol):
+    """Gives the tokens of images: the token bank, or the feature of each image in their place."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What computed them, and how."""
+
+    def open(
+        self,
+        images: Images,
+        ids: IntArray,
+        augmented_views: bool,
+        skipped: dict[int, str] | None = None,
+    ) -> TokenSource:
+        """Tokens of ``images[ids]``; unreadable ones are entered in `skipped`, if it is there."""
+
+
+def learner_on_tokens(
+    settings: Settings,
+    backbone: Backbone,
+    capacity: int,
+    device: torch.device,
+    reporter: Reporter,
+) -> "Learner":
+    """Build a learner that trains a tail on tokens of the token bank."""
+    bank = TokenBank(backbone.trunk.to(device), settings.transform, settings.bank, reporter)
+    return Learner(settings, backbone.tail, bank, capacity, device, reporter)
+
+
 class Learner:
     """Learns stages, one after the other, and answers questions about images.
 
     Attributes:
         method: The method.
-        trunk: The frozen part of the backbone.
         bank: Where tokens come from.
         counter: Counts new classes.
     """
@@ -51,7 +80,8 @@ class Learner:
     def __init__(
         self,
         settings: Settings,
-        backbone: Backbone,
+        tail: ClsTail,
+        bank: TokenReader,
         capacity: int,
         device: torch.device,
         reporter: Reporter,
@@ -60,7 +90,8 @@ class Learner:
 
         Args:
             settings: All settings.
-            backbone: The backbone; its tail becomes the method's.
+            tail: The backbone's tail; it becomes the method's.
+            bank: Gives the tokens of images.
             capacity: Classes to make room for.
             device: Where to compute.
             reporter: Told how far the work has come.
@@ -68,12 +99,11 @@ class Learner:
         self.settings = settings
         self.device = device
         self.reporter = reporter
-        self.trunk = backbone.trunk.to(device)
-        self.bank = TokenBank(self.trunk, settings.transform, settings.bank, reporter)
-        self.counter = Counter(backbone.tail.to(device), settings.seed)
+        self.bank = bank
+        self.counter = Counter(tail.to(device), settings.seed)
         build = pick(METHODS, settings.method.name, "method").method.build
         self.method: Method = build(
-            settings.method, backbone.tail, capacity, stream(settings.seed, "method")
+            settings.method, tail, capacity, stream(settings.seed, "method")
         )
         self.method.to(device).eval()
 

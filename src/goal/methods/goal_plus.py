@@ -116,7 +116,9 @@ class GoalPlus(Method):
     @torch.no_grad()
     def infer(self, tokens: Tokens) -> Outputs:
         """Unit features, their place among the vertices if there are any, and scores."""
-        features = F.normalize(self.tail(tokens), dim=1)
+        features = self.tail(tokens)
+        if self.settings.unit_length:
+            features = F.normalize(features, dim=1)
         embeddings = self.ridge(features) if self.ridge and len(self.memory) else None
         if not len(self.memory):
             return Outputs(features, None, embeddings)

@@ -21,7 +21,7 @@ from goal.common.process import cpu_threads
 from goal.common.progress import Reporter
 from goal.data.own_images import ImageSet
 from goal.distributed import usable
-from goal.learning.learner import Learner, require_backbone, room_for
+from goal.learning.learner import Learner, learner_on_tokens, require_backbone, room_for
 from goal.learning.trainer import EpochRecord
 from goal.methods.base import LabelledStage, Outputs, Stage
 from goal.models.classes import Roster, class_names
@@ -304,7 +304,8 @@ class Model(ModelFolder):
 
     def _build(self, settings: Settings, base_classes: int) -> Learner:
         device, backbone = usable(settings.device), load_backbone(settings.backbone)
-        return Learner(settings, backbone, room_for(settings, base_classes), device, self.reporter)
+        room = room_for(settings, base_classes)
+        return learner_on_tokens(settings, backbone, room, device, self.reporter)
 
     def _current(self) -> Learner:
         records = self.records

@@ -32,6 +32,7 @@ class FeatureMemorySettings(Section):
     """Settings of the memory.
 
     Attributes:
+        unit_length: Whether only the direction of a feature matters, not its length.
         discovery_dimensions: Principal directions in which new classes are looked for.
         pretrained_dimensions: Directions of the pretrained feature that decide.
         aligned_dimensions: Directions of the aligned feature that decide, where there is one.
@@ -44,6 +45,7 @@ class FeatureMemorySettings(Section):
             from guesses.
     """
 
+    unit_length: bool = True
     discovery_dimensions: int = Field(default=96, gt=0)
     pretrained_dimensions: int = Field(default=512, gt=0)
     aligned_dimensions: int = Field(default=256, gt=0)
@@ -66,8 +68,8 @@ class FeatureMemory(nn.Module):
         super().__init__()
         s = self.settings = settings
         sizes = (s.pretrained_dimensions, s.aligned_dimensions)[:spaces]
-        self.looking = Whitening(s.discovery_dimensions)
-        self.deciding = nn.ModuleList(Whitening(size) for size in sizes)
+        self.looking = Whitening(s.discovery_dimensions, s.unit_length)
+        self.deciding = nn.ModuleList(Whitening(size, s.unit_length) for size in sizes)
         self.shapes = ShapeMemory(0, s.shape, s.shape_rank)
         self.register_buffer("known", torch.zeros(0, 0, dtype=torch.float64))
         self.register_buffer("labelled", torch.zeros((), dtype=torch.int64))

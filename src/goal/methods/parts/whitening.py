@@ -16,14 +16,18 @@ SPHERE = 0.1  # share of a sphere in the scatter: invertible, however few the sa
 
 
 class Whitening(nn.Module):
-    """``normalise((f - centre) @ axes) @ whitener``, all in double precision."""
+    """``normalise((f - centre) @ axes) @ whitener``, all in double precision.
+
+    Without `unit_length` nothing is normalised: the length of a feature means something then.
+    """
 
     centre: Tensor  # (D,)
     axes: Tensor  # (D, d)
     whitener: Tensor  # (d, d)
 
-    def __init__(self, dimensions: int) -> None:
+    def __init__(self, dimensions: int, unit_length: bool = True) -> None:
         super().__init__()
+        self.unit_length = unit_length
         self.dimensions = dimensions
         self.register_buffer("centre", torch.zeros(0, dtype=torch.float64))
         for name in ("axes", "whitener"):
@@ -34,7 +38,8 @@ class Whitening(nn.Module):
         return self._reduce(features_ND.double()) @ self.whitener
 
     def _reduce(self, features_ND: Tensor) -> Tensor:
-        return F.normalize((features_ND - self.centre) @ self.axes, dim=1)
+        reduced = (features_ND - self.centre) @ self.axes
+        return F.normalize(reduced, dim=1) if self.unit_length else reduced
 
     def fit(self, features_ND: Tensor, classes_N: Tensor, count: int) -> None:
         """Take the directions of largest variance, then the scatter within classes along them."""
