@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,9 +88,9 @@ def edit_json(path: Path, **values: Any) -> None:
     path.write_text(json.dumps(content | values))
 
 
-def load(name: str) -> Backbone:
+def load(name: str, download: bool = False) -> Backbone:
     settings = BackboneSettings(name=name, tail_inner=16, tail_mlp=16, tail_heads=2)
-    return load_backbone(settings)
+    return load_backbone(settings, download)
 
 
 def pixels(size: int = SIZE) -> Tensor:
@@ -110,10 +111,10 @@ def plain_feature(model: Any, statistics: Statistics = IMAGENET, size: int = SIZ
     return hidden.mean(dim=(2, 3)) if hidden.ndim == 4 else hidden[:, 0]
 
 
-def refusal(name: str) -> str:
+def refusal(name: str, download: bool = False) -> str:
     """The text of the error that loading `name` must raise."""
     with pytest.raises(GoalError) as caught:
-        load(name)
+        load(name, download)
     return str(caught.value)
 
 
@@ -230,17 +231,43 @@ def test_a_missing_weight_file(tmp_path: Path) -> None:
     assert str(path) in refusal(str(path))
 
 
-def test_a_hub_id_without_network_says_how_to_bring_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    attempts: list[Any] = []
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Every attempt to reach another machine, each of which fails."""
+    made: list[Any] = []
 
     def refuse(*arguments: Any, **_: Any) -> None:
-        attempts.append(arguments)
+        made.append(arguments)
         raise OSError("no network in tests")
 
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    text = refusal("nobody-at-all/no-such-vit")
+    return made
+
+
+def test_a_hub_id_without_network_says_how_to_bring_it(
+    attempts: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    text = refusal("nobody-at-all/no-such-vit", download=True)
     assert "hf download nobody-at-all/no-such-vit --local-dir" in text
     assert "backbone.name" in text
+    assert not attempts
+
+
+def test_a_missing_network_is_told_once_and_without_retries(
+    attempts: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail(f"waited {seconds} s"))
+    text = refusal("nobody-at-all/no-such-vit", download=True)
+    assert "could not be fetched" in text and attempts
+    assert capfd.readouterr() == ("", "") and not caplog.records
+
+
+def test_a_hub_id_is_not_fetched_unasked(attempts: list[Any]) -> None:
+    text = refusal("nobody-at-all/no-such-vit")
+    assert "--download" in text and "--backbone FOLDER" in text
     assert not attempts

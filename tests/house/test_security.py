@@ -297,6 +297,12 @@ def test_a_run_never_asks_for_the_network(no_network: list[object], tmp_path: Pa
 def test_offline_is_respected(no_network: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(GoalError, match="could not be fetched"):
+        load_backbone(BackboneSettings(name="somebody/a-model-that-is-nowhere"), download=True)
+    assert no_network == []
+
+
+def test_a_hub_id_is_fetched_only_when_a_person_asks(no_network: list[object]) -> None:
+    with pytest.raises(GoalError, match="give --download"):
         load_backbone(BackboneSettings(name="somebody/a-model-that-is-nowhere"))
     assert no_network == []
 

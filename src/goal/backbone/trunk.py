@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from goal.backbone.neck import Neck
+from goal.backbone.preprocessing import Preprocessing
 from goal.backbone.tail import ClsTail, normalise, tail_from_layer, zero_started_tail
 from goal.backbone.tokens import Tokens
 from goal.common.errors import GoalError, pick
@@ -79,11 +80,16 @@ class Trunk(nn.Module):
         """Hash of all weights and of how they are used: the trunk's name in token banks."""
         config: Any = self.model.config
         facts = {key: value for key, value in config.to_dict().items() if key in _CONFIG_FACTS}
-        digest = hashlib.sha256(json.dumps([facts, self.norm_eps], sort_keys=True).encode())
-        for name, tensor in sorted(self.state_dict().items()):
-            digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()[:32]
+        return fingerprint_of([facts, self.norm_eps], self.state_dict())
+
+
+def fingerprint_of(facts: Any, weights: Mapping[str, Tensor]) -> str:
+    """Hash of weights and of plain facts about how they are used: 32 hexadecimal digits."""
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for name, tensor in sorted(weights.items()):
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:32]
 
 
 _CONFIG_FACTS = frozenset(
@@ -94,10 +100,11 @@ _CONFIG_FACTS = frozenset(
 
 @dataclass(frozen=True)
 class Backbone:
-    """A trunk and the tail that fits it."""
+    """A trunk and the tail that fits it; `preprocessing` is what the network's files ask for."""
 
     trunk: Trunk
     tail: ClsTail
+    preprocessing: Preprocessing | None = None
 
 
 def split(
@@ -158,7 +165,7 @@ def _plain_hidden(model: Any, pixels: Tensor) -> Tensor:
 
 
 def _cut_resnet(model: Any, settings: BackboneSettings) -> _Cut:
-    _fold_batch_norms(model)
+    fold_batch_norms(model)
     model.to(memory_format=torch.channels_last)
     tail = zero_started_tail(
         width=settings.neck or model.config.hidden_sizes[-1],
@@ -170,7 +177,7 @@ def _cut_resnet(model: Any, settings: BackboneSettings) -> _Cut:
     return tail, _feature_map, 1e-6
 
 
-def _fold_batch_norms(model: nn.Module) -> None:
+def fold_batch_norms(model: nn.Module) -> None:
     """Multiply the frozen batch norms into the convolutions before them: the same function."""
     model.eval()
     for module in list(model.modules()):
