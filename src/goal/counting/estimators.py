@@ -233,7 +233,9 @@ def _axes(features_ND: Tensor, within_DD: Tensor) -> Tensor:
     ball = within_DD.trace() / len(within_DD)
     values, vectors = torch.linalg.eigh((1 - SHRINK) * within_DD + SHRINK * ball * eye)
     whitening_DD = vectors / values.clamp_min(1e-12).sqrt()
-    _, main_DD = torch.linalg.eigh(torch.atleast_2d(torch.cov((features_ND @ whitening_DD).T, correction=0)))
+    _, main_DD = torch.linalg.eigh(
+        torch.atleast_2d(torch.cov((features_ND @ whitening_DD).T, correction=0))
+    )
     return torch.as_tensor(whitening_DD @ main_DD[:, -AXES:])
 
 

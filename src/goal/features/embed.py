@@ -22,6 +22,7 @@ from goal.common.arrays import Pixels
 from goal.common.process import Pause
 from goal.common.progress import Reporter
 from goal.data.decoding import UnreadableImage
+from goal.data.images import content_digest
 from goal.data.own_images import ImageSet
 from goal.features.given import FeatureSet
 from goal.features.store import FeatureStore, Origin
@@ -96,7 +97,7 @@ def embed_parts(
 
     def read(index: int) -> tuple[bytes, Pixels | None] | None:
         try:
-            digest = given.images.digest(index)
+            digest = content_digest(given.images, index)
             if store is not None and store.find([digest])[0] >= 0:
                 return digest, None
             return digest, prepare(given.images.image(index), embedder.preprocessing)

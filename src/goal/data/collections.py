@@ -1,0 +1,289 @@
+"""Images that do not lie in folders: lists of files, tar shards, Hugging Face datasets, addresses.
+
+photos.csv, photos.parquet, photos.txt   a column `file` or `path`, or a line each; relative
+                                         paths are relative to the list
+shard-000.tar                            images by member, read in place
+a folder of `datasets.save_to_disk`      its first column of images (extra `datasets`)
+s3://bucket/prefix, gs://, memory://     every image below it, through fsspec
+"""
+
+import csv
+import hashlib
+import io
+import tarfile
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from goal.common.arrays import IntArray
+from goal.common.errors import GoalError
+from goal.common.escaping import file_name, visible
+from goal.common.progress import Reporter
+from goal.data.decoding import UnreadableImage, decode, explain, upright_rgb
+from goal.data.images import DIGEST_BYTES, FileImages
+from goal.data.listing import IMAGE_SUFFIXES, lines_of
+from goal.data.own_images import ImageSet, from_files
+from goal.data.screening import screen, screen_below
+
+_LISTS = (".csv", ".txt", ".parquet")
+_COLUMNS = ("file", "path", "image", "filename", "file_name")
+_MOST_MEMBER_BYTES = 1_000_000_000
+_MOST_LIST_BYTES = 8_000_000_000
+
+
+def open_images(places: Sequence[Path | str], reporter: Reporter) -> ImageSet:
+    """Open all images that the places hold, in order."""
+    if not places:
+        raise GoalError("Give at least one folder or file of images.")
+    return _joined([_open(place, reporter) for place in places])
+
+
+def _open(place: Path | str, reporter: Reporter) -> ImageSet:
+    if "://" in str(place):
+        return _at_address(str(place))
+    path = Path(place)
+    if path.suffix.lower() == ".tar" and path.is_file():
+        return _in_tar(path)
+    if path.suffix.lower() in _LISTS and path.is_file():
+        return from_files(screen(_listed(path), reporter))
+    if (path / "dataset_info.json").is_file() and (path / "state.json").is_file():
+        return _in_dataset(path)
+    return from_files(screen_below(path, reporter))
+
+
+class ReadImages:
+    """Images whose files are read as bytes from wherever they are."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        self.labels: IntArray = np.zeros(len(names), np.int64)
+
+    @abstractmethod
+    def content(self, index: int) -> bytes:
+        """Bytes of the image file, or raise an `OSError`."""
+
+    def image(self, index: int) -> Image.Image:
+        """Decode the image, or raise an error that names it."""
+        try:
+            return decode(io.BytesIO(self._bytes(index)))
+        except UnreadableImage as error:
+            raise UnreadableImage(self.names[index], error.reason) from error
+
+    def digest(self, index: int) -> bytes:
+        """Hash of the file's bytes."""
+        return hashlib.sha256(self._bytes(index)).digest()[:DIGEST_BYTES]
+
+    def _bytes(self, index: int) -> bytes:
+        try:
+            return self.content(index)
+        except Exception as error:  # stores at addresses raise errors of their own
+            raise UnreadableImage(self.names[index], explain(error)) from error
+
+
+# -- lists of files -------------------------------------------------------------------------------
+
+
+def _listed(path: Path) -> list[Path]:
+    """Files that a list names; relative ones lie beside the list."""
+    if path.stat().st_size > _MOST_LIST_BYTES:
+        raise GoalError(f"{file_name(path)} is too large for a list of files.")
+    readers: dict[str, Callable[[Path], list[str]]] = {
+        ".csv": _csv_column,
+        ".parquet": _parquet_column,
+        ".txt": lines_of,
+    }
+    return [path.parent / name for name in readers[path.suffix.lower()](path)]
+
+
+def _csv_column(path: Path) -> list[str]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            rows = csv.DictReader(stream)
+            column = _choose(rows.fieldnames or [], path)
+            return [row[column] for row in rows if row[column]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise GoalError(f"Cannot read {file_name(path)}: {error}.") from error
+
+
+def _parquet_column(path: Path) -> list[str]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        column = _choose(pyarrow.parquet.read_schema(path).names, path)
+        values = pyarrow.parquet.read_table(path, columns=[column]).column(column).to_pylist()
+    except (OSError, pyarrow.ArrowException) as error:
+        raise GoalError(f"Cannot read {file_name(path)} as a table: {error}.") from error
+    return [str(value) for value in values if value]
+
+
+def _choose(columns: Sequence[str], path: Path) -> str:
+    for name in _COLUMNS:
+        if name in columns:
+            return name
+    raise GoalError(
+        f"{file_name(path)} has the columns {', '.join(map(visible, columns)) or '(none)'}; "
+        f"expected one of: {', '.join(_COLUMNS)}."
+    )
+
+
+# -- tar shards -----------------------------------------------------------------------------------
+
+
+class TarImages(ReadImages):
+    """Images in an uncompressed tar file, read in place."""
+
+    def __init__(self, path: Path, names: list[str], spans: list[tuple[int, int]]) -> None:
+        super().__init__(names)
+        self._path = path
+        self._spans = spans
+
+    def content(self, index: int) -> bytes:
+        """Bytes of one member."""
+        offset, size = self._spans[index]
+        with self._path.open("rb") as stream:
+            stream.seek(offset)
+            return stream.read(size)
+
+
+def _in_tar(path: Path) -> ImageSet:
+    names, spans, skipped = [], [], []
+    try:
+        with tarfile.open(path, "r:") as archive:
+            for member in archive:
+                if not member.isfile() or not member.name.lower().endswith(IMAGE_SUFFIXES):
+                    continue
+                name = f"{file_name(path)}/{visible(member.name)}"
+                if member.size > _MOST_MEMBER_BYTES:
+                    skipped.append((name, f"larger than {_MOST_MEMBER_BYTES:,} bytes"))
+                    continue
+                names.append(name)
+                spans.append((member.offset_data, member.size))
+    except (OSError, tarfile.TarError) as error:
+        raise GoalError(
+            f"Cannot read {file_name(path)} as an uncompressed tar file: {error}."
+        ) from error
+    return ImageSet(TarImages(path, names, spans), names, list(range(len(names))), skipped)
+
+
+# -- Hugging Face datasets ------------------------------------------------------------------------
+
+
+class DatasetImages:
+    """A column of images of a Hugging Face dataset."""
+
+    def __init__(self, column: Any, names: Sequence[str]) -> None:
+        self._column = column
+        self._names = names
+        self.labels: IntArray = np.zeros(len(names), np.int64)
+
+    def image(self, index: int) -> Image.Image:
+        """Decode the image, or raise an error that names it."""
+        try:
+            return upright_rgb(self._column[index])
+        except Exception as error:  # Pillow's readers raise almost anything on damaged bytes
+            raise UnreadableImage(self._names[index], explain(error)) from error
+
+    def digest(self, index: int) -> bytes:
+        """Hash of size and pixels."""
+        image = self.image(index)
+        return hashlib.sha256(f"{image.size}|".encode() + image.tobytes()).digest()[:DIGEST_BYTES]
+
+
+def _in_dataset(folder: Path) -> ImageSet:
+    try:
+        import datasets
+    except ImportError:
+        raise GoalError(
+            f"{file_name(folder)} is a Hugging Face dataset: pip install 'goal-cgcd[datasets]'."
+        ) from None
+    found = datasets.load_from_disk(str(folder))
+    columns = [name for name, kind in found.features.items() if isinstance(kind, datasets.Image)]
+    if not columns:
+        raise GoalError(f"{file_name(folder)} has no column of images.")
+    names = [f"{file_name(folder)}/{index}" for index in range(len(found))]
+    images = DatasetImages(found[columns[0]], names)
+    return ImageSet(images, names, list(range(len(names))), [])
+
+
+# -- addresses ------------------------------------------------------------------------------------
+
+
+class AddressImages(ReadImages):
+    """Files of an object store, through fsspec."""
+
+    def __init__(self, system: Any, paths: list[str]) -> None:
+        super().__init__([visible(path) for path in paths])
+        self._system = system
+        self._paths = paths
+
+    def content(self, index: int) -> bytes:
+        """Bytes of one file, if it is not too large."""
+        with self._system.open(self._paths[index], "rb") as stream:
+            found = bytes(stream.read(_MOST_MEMBER_BYTES + 1))
+        if len(found) > _MOST_MEMBER_BYTES:
+            raise OSError(f"larger than {_MOST_MEMBER_BYTES:,} bytes")
+        return found
+
+
+def _at_address(address: str) -> ImageSet:
+    import fsspec
+
+    try:
+        system, root = fsspec.core.url_to_fs(address)
+        paths = sorted(system.find(root)) if system.isdir(root) else [root]
+    except ImportError as error:
+        raise GoalError(f"{visible(address)} needs a package more: {error}.") from None
+    except Exception as error:  # each store raises errors of its own
+        raise GoalError(f"Cannot list {visible(address)}: {explain(error)}.") from error
+    found = [path for path in paths if path.lower().endswith(IMAGE_SUFFIXES)]
+    if not found:
+        raise GoalError(f"There are no images at {visible(address)}.")
+    images = AddressImages(system, found)
+    return ImageSet(images, list(images.names), list(range(len(found))), [])
+
+
+# -- several places -------------------------------------------------------------------------------
+
+
+class Several:
+    """Images of several sources, one after the other."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self._parts = parts
+        self._ends = np.cumsum([len(part.labels) for part in parts])
+        self.labels: IntArray = np.zeros(int(self._ends[-1]), np.int64)
+
+    def place(self, index: int) -> tuple[Any, int]:
+        """The source of image `index`, and its position there."""
+        part = int(np.searchsorted(self._ends, index, side="right"))
+        before = 0 if part == 0 else int(self._ends[part - 1])
+        return self._parts[part], index - before
+
+    def image(self, index: int) -> Image.Image:
+        """Decode image `index`."""
+        source, position = self.place(index)
+        return source.image(position)  # type: ignore[no-any-return]
+
+    def digest(self, index: int) -> bytes:
+        """Hash of image `index`."""
+        source, position = self.place(index)
+        return source.digest(position)  # type: ignore[no-any-return]
+
+
+def _joined(parts: Sequence[ImageSet]) -> ImageSet:
+    """One set of all parts; files of several folders stay one list of files."""
+    if len(parts) == 1:
+        return parts[0]
+    names = [name for part in parts for name in part.names]
+    skipped = [entry for part in parts for entry in part.skipped]
+    if all(isinstance(part.images, FileImages) for part in parts):
+        paths = [path for part in parts for path in part.images.paths]  # type: ignore[attr-defined]
+        images: Any = FileImages(paths, np.zeros(len(paths), np.int64))
+    else:
+        images = Several([part.images for part in parts])
+    return ImageSet(images, names, list(range(len(names))), skipped)
