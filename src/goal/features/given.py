@@ -5,9 +5,10 @@ A set of features takes the place of a set of images wherever a model learns or 
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -140,9 +141,12 @@ def _digest(row: npt.NDArray[Any]) -> bytes:
 
 
 def _class_folders(names: Sequence[str]) -> list[str] | None:
-    """Class folder of each name, if every name lies in one."""
-    folders = [name.partition("/")[0] if "/" in name else "" for name in names]
-    return folders if folders and all(folders) else None
+    """Class folder of each name: the first one in which names differ; None if they do not."""
+    folders = [PurePosixPath(name).parent.parts for name in names]
+    shared = len(os.path.commonprefix(folders)) if folders else 0
+    if any(len(parts) <= shared for parts in folders):
+        return None
+    return [parts[shared] for parts in folders]
 
 
 _Read = tuple[Any, Sequence[str] | None, Sequence[Any] | None]

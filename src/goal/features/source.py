@@ -1,4 +1,4 @@
-"""Features in the place of tokens: what the whole frozen network gives, and a tail that adds nothing.
+"""Features in the place of tokens: what the whole network gives, and a tail that adds nothing.
 
 A method that only needs the frozen feature runs on these as it does on a backbone cut in two.
 """

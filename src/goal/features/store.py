@@ -82,7 +82,7 @@ class FeatureStore:
 
     @classmethod
     def ready(cls, folder: Path, origin: Origin) -> "FeatureStore":
-        """Open the store in `folder`, made if there is none; an error if it is of another origin."""
+        """Open the store in `folder`, made if need be; an error if it is of another origin."""
         if not is_store(folder):
             folder.mkdir(parents=True, exist_ok=True)
             _write(folder, _Contents(origin=origin))
@@ -234,7 +234,7 @@ def _parquet(names: Sequence[str], digests: Sequence[bytes], features: HalfArray
     import pyarrow
     import pyarrow.parquet
 
-    rows, width = features.shape
+    width = features.shape[1]
     values = pyarrow.array(features.reshape(-1), type=pyarrow.float16())
     table = pyarrow.table(
         {
@@ -246,7 +246,10 @@ def _parquet(names: Sequence[str], digests: Sequence[bytes], features: HalfArray
     buffer = io.BytesIO()
     # Features are noise to a compressor: store them as they are.
     pyarrow.parquet.write_table(
-        table, buffer, compression={"name": "zstd", "digest": "none", "feature.list.element": "none"},
-        use_dictionary=False, write_statistics=False,
-    )  # fmt: skip
+        table,
+        buffer,
+        compression={"name": "zstd", "digest": "none", "feature.list.element": "none"},
+        use_dictionary=False,
+        write_statistics=False,
+    )
     return buffer.getvalue()

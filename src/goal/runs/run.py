@@ -33,7 +33,7 @@ from goal.distributed import by_first, first_goes_ahead, joined, ranks, sole_use
 from goal.evaluation.metrics import StageScore, last_accuracies, summarise
 from goal.evaluation.scoring import Evaluation, evaluate, judge_confident_set
 from goal.evaluation.snapshot import gallery_images, snapshot, write_thumbnails
-from goal.learning.learner import Learner, learner_on_tokens, room_for
+from goal.learning.learner import learner_on_tokens, room_for
 from goal.learning.shared_base import SharedBase, base_key, base_settings
 from goal.learning.trainer import EpochRecord
 from goal.methods.base import LabelledStage, Stage

@@ -1,0 +1,98 @@
+"""Features as people bring them: arrays in files, tables, stores."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from goal.common.errors import GoalError
+from goal.features.given import feature_set, is_features, read_features, read_labels
+from goal.features.store import FeatureStore, Origin
+
+VALUES = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+LABELS = ["cat", "cat", "dog", "dog", "dog", "cat"]
+
+
+def test_plain_arrays(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", VALUES)
+    found = read_features(tmp_path / "x.npy")
+    assert np.array_equal(found.features, VALUES) and found.labels is None
+    assert found.names[:2] == ["row 0", "row 1"] and found.origin.width == 4
+    assert len(set(found.digests)) == 6
+
+
+def test_archives_with_labels_and_names(tmp_path: Path) -> None:
+    names = [f"n{i}" for i in range(6)]
+    np.savez(tmp_path / "x.npz", X=VALUES, y=np.array(LABELS), names=np.array(names))
+    found = read_features(tmp_path / "x.npz")
+    assert found.labels == LABELS and found.names == names
+    np.savez(tmp_path / "y.npz", other=VALUES)
+    with pytest.raises(GoalError, match=r"holds other; expected an array called"):
+        read_features(tmp_path / "y.npz")
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_tables(tmp_path: Path, fixed: bool) -> None:
+    kind = pyarrow.list_(pyarrow.float32(), 4) if fixed else pyarrow.list_(pyarrow.float32())
+    column = pyarrow.array(VALUES.tolist(), kind)
+    table = pyarrow.table({"embedding": column, "label": LABELS, "rest": list(range(6))})
+    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
+    found = read_features(tmp_path / "x.parquet")
+    assert np.array_equal(found.features, VALUES) and found.labels == LABELS
+
+
+def test_a_table_of_ragged_lists_is_refused(tmp_path: Path) -> None:
+    ragged = pyarrow.table({"feature": [[1.0, 2.0], [3.0], [4.0, 5.0]]})
+    pyarrow.parquet.write_table(ragged, tmp_path / "x.parquet")
+    with pytest.raises(GoalError, match="equally many numbers"):
+        read_features(tmp_path / "x.parquet")
+
+
+def test_a_store_has_the_labels_of_its_class_folders(tmp_path: Path) -> None:
+    origin = Origin(backbone="b", fingerprint="f", reads="CLS", width=4)
+    store = FeatureStore.ready(tmp_path / "s", origin)
+    names = ["set/cat/1.png", "set/cat/deep/2.png", "set/dog/3.png"]
+    store.append(names, [bytes([n]) * 16 for n in range(3)], VALUES[:3])
+    found = read_features(tmp_path / "s")
+    assert found.labels == ["cat", "cat", "dog"] and found.origin == origin
+    assert is_features(tmp_path / "s") and not is_features(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (np.zeros(5), "shape"),
+        (np.zeros((0, 3)), "shape"),
+        (np.array([["a"]]), "numbers"),
+        (np.array([[1.0, np.nan]]), "row 0 holds a number that is not finite"),
+    ],
+)
+def test_what_is_no_table_of_numbers_is_refused(bad: object, message: str) -> None:
+    with pytest.raises(GoalError, match=message):
+        feature_set(bad)
+
+
+def test_pickles_and_damage_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(GoalError, match="Cannot read"):
+        read_features(tmp_path / "x.npy")
+    for name in ("y.npy", "y.npz", "y.parquet"):
+        (tmp_path / name).write_bytes(b"\x93NUMPY nothing of the kind")
+        with pytest.raises(GoalError, match="Cannot read"):
+            read_features(tmp_path / name)
+
+
+def test_labels_beside_an_array(tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    assert read_labels(tmp_path / "labels.txt", 2) == ["cat", "dog"]
+    np.save(tmp_path / "labels.npy", np.array([3, 4, 5]))
+    assert read_labels(tmp_path / "labels.npy", 3) == ["3", "4", "5"]
+    with pytest.raises(GoalError, match="holds 2 labels for 3"):
+        read_labels(tmp_path / "labels.txt", 3)
+
+
+def test_equal_rows_have_equal_digests_and_no_others() -> None:
+    found = feature_set(np.concatenate([VALUES, VALUES[:1]]))
+    assert found.digests[0] == found.digests[6] and len(set(found.digests)) == 6
