@@ -8,26 +8,40 @@ import pyarrow.parquet
 import pytest
 
 from goal.common.errors import GoalError
-from goal.features.given import feature_set, is_features, read_features, read_labels
+from goal.features.given import (
+    FeatureImages,
+    Given,
+    feature_set,
+    is_features,
+    known_features,
+    read_features,
+    read_labels,
+)
 from goal.features.store import FeatureStore, Origin
 
 VALUES = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
 LABELS = ["cat", "cat", "dog", "dog", "dog", "cat"]
 
 
+def behind(given: Given) -> FeatureImages:
+    found = known_features(given.images.images)
+    assert found is not None
+    return found
+
+
 def test_plain_arrays(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", VALUES)
     found = read_features(tmp_path / "x.npy")
-    assert np.array_equal(found.features, VALUES) and found.labels is None
-    assert found.names[:2] == ["row 0", "row 1"] and found.origin.width == 4
-    assert len(set(found.digests)) == 6
+    assert np.array_equal(behind(found).features, VALUES) and found.labels is None
+    assert found.images.names[:2] == ["row 0", "row 1"] and behind(found).origin.width == 4
+    assert len(set(behind(found).digests)) == 6
 
 
 def test_archives_with_labels_and_names(tmp_path: Path) -> None:
     names = [f"n{i}" for i in range(6)]
     np.savez(tmp_path / "x.npz", X=VALUES, y=np.array(LABELS), names=np.array(names))
     found = read_features(tmp_path / "x.npz")
-    assert found.labels == LABELS and found.names == names
+    assert found.labels == LABELS and found.images.names == names
     np.savez(tmp_path / "y.npz", other=VALUES)
     with pytest.raises(GoalError, match=r"holds other; expected an array called"):
         read_features(tmp_path / "y.npz")
@@ -40,7 +54,7 @@ def test_tables(tmp_path: Path, fixed: bool) -> None:
     table = pyarrow.table({"embedding": column, "label": LABELS, "rest": list(range(6))})
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
     found = read_features(tmp_path / "x.parquet")
-    assert np.array_equal(found.features, VALUES) and found.labels == LABELS
+    assert np.array_equal(behind(found).features, VALUES) and found.labels == LABELS
 
 
 def test_a_table_of_ragged_lists_is_refused(tmp_path: Path) -> None:
@@ -56,7 +70,7 @@ def test_a_store_has_the_labels_of_its_class_folders(tmp_path: Path) -> None:
     names = ["set/cat/1.png", "set/cat/deep/2.png", "set/dog/3.png"]
     store.append(names, [bytes([n]) * 16 for n in range(3)], VALUES[:3])
     found = read_features(tmp_path / "s")
-    assert found.labels == ["cat", "cat", "dog"] and found.origin == origin
+    assert found.labels == ["cat", "cat", "dog"] and behind(found).origin == origin
     assert is_features(tmp_path / "s") and not is_features(tmp_path)
 
 
@@ -94,5 +108,5 @@ def test_labels_beside_an_array(tmp_path: Path) -> None:
 
 
 def test_equal_rows_have_equal_digests_and_no_others() -> None:
-    found = feature_set(np.concatenate([VALUES, VALUES[:1]]))
-    assert found.digests[0] == found.digests[6] and len(set(found.digests)) == 6
+    digests = behind(feature_set(np.concatenate([VALUES, VALUES[:1]]))).digests
+    assert digests[0] == digests[6] and len(set(digests)) == 6

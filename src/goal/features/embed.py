@@ -7,7 +7,7 @@ Shapes: N images, D features, S side of the crop.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -24,7 +24,6 @@ from goal.common.progress import Reporter
 from goal.data.decoding import UnreadableImage
 from goal.data.images import content_digest
 from goal.data.own_images import ImageSet
-from goal.features.given import FeatureSet
 from goal.features.store import FeatureStore, Origin
 
 _READERS = min(8, os.cpu_count() or 1)
@@ -44,14 +43,24 @@ def origin_of(embedder: Embedder) -> Origin:
     )
 
 
-def embed(
-    given: ImageSet, store: FeatureStore, embedder: Embedder, reporter: Reporter
-) -> FeatureSet:
-    """Features of all readable images, computed unless the store has them, and kept there."""
+Parts = Callable[[ImageSet, dict[int, str]], Iterator["Part"]]
+
+
+def embed(given: ImageSet, store: FeatureStore, parts: Parts) -> tuple[list[bytes], dict[int, str]]:
+    """Put the features of all readable images into the store, unless it has them.
+
+    Args:
+        given: The images.
+        store: The store; its folder's lock is held.
+        parts: Computes features, part by part, in any order, and enters unreadable images.
+
+    Returns:
+        Digest of each readable image, in order; and the others, by position, with the reason.
+    """
     lost: dict[int, str] = {}
     digests: dict[int, bytes] = {}
     draft = _Draft(store)
-    for part in embed_parts(given, store, embedder, reporter, lost):
+    for part in parts(given, lost):
         digests.update(zip(part.positions, part.digests, strict=True))
         new = [row for row, digest in enumerate(part.digests) if draft.lacks(digest)]
         draft.add(
@@ -60,12 +69,7 @@ def embed(
             part.features[new],
         )
     draft.write()
-    kept = given.without(lost)
-    found = [digests[index] for index in range(len(given)) if index not in lost]
-    rows = store.find(found)
-    return FeatureSet(
-        store.features(rows), kept.names, found, store.origin, None, kept.kept, kept.skipped
-    )
+    return [digests[index] for index in range(len(given)) if index not in lost], lost
 
 
 @dataclass(frozen=True)

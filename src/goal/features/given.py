@@ -4,7 +4,6 @@ A set of features takes the place of a set of images wherever a model learns or 
 """
 
 import hashlib
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +12,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
+from goal.common.arrays import IntArray
 from goal.common.errors import GoalError
 from goal.common.escaping import file_name
-from goal.data.images import DIGEST_BYTES
+from goal.data.decoding import UnreadableImage
+from goal.data.images import DIGEST_BYTES, Images, Subset
+from goal.data.own_images import ImageSet
 from goal.features.store import FeatureStore, Origin, is_store
 
 SUFFIXES = (".npy", ".npz", ".parquet")
@@ -27,37 +30,39 @@ _LABELS = ("label", "labels", "class", "y")
 _NAMES = ("name", "names", "file", "path", "id", "key")
 
 
+class FeatureImages:
+    """Images of which only the feature is known; they take the place of images everywhere."""
+
+    def __init__(
+        self, features_ND: npt.NDArray[Any], digests: Sequence[bytes], origin: Origin
+    ) -> None:
+        self.features = features_ND
+        self.digests = digests
+        self.origin = origin
+        self.labels: IntArray = np.zeros(len(digests), np.int64)
+
+    def image(self, index: int) -> Image.Image:
+        """Refuse: nobody knows what the image looks like."""
+        raise UnreadableImage(f"of feature {index}", "only its feature is known")
+
+    def digest(self, index: int) -> bytes:
+        """What the feature is recognised by."""
+        return self.digests[index]
+
+
+def known_features(images: Images) -> FeatureImages | None:
+    """The features behind a set of images, None if there are pixels to look at."""
+    while isinstance(images, Subset):
+        images = images.images
+    return images if isinstance(images, FeatureImages) else None
+
+
 @dataclass(frozen=True)
-class FeatureSet:
-    """Features with a name each, and where they come from.
+class Given:
+    """Features as a set of images, and a class name for each if they came with any."""
 
-    Attributes:
-        features: The features, (N, D).
-        names: A name for each, fit to be shown.
-        digests: What each is recognised by.
-        origin: Where they come from.
-        labels: A class name for each, if they came with any.
-        kept: For each, its position among all images that were given.
-        skipped: Name and reason of each image that cannot be used.
-    """
-
-    features: npt.NDArray[Any]
-    names: list[str]
-    digests: list[bytes]
-    origin: Origin
+    images: ImageSet
     labels: list[str] | None
-    kept: list[int]
-    skipped: list[tuple[str, str]]
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def key(self, *facts: Any) -> str:
-        """Hash of the features' digests and of plain facts: what work on them depends on."""
-        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-        for one in self.digests:
-            digest.update(one)
-        return digest.hexdigest()[:32]
 
 
 def is_features(place: Path) -> bool:
@@ -65,20 +70,13 @@ def is_features(place: Path) -> bool:
     return is_store(place) if place.is_dir() else place.suffix.lower() in SUFFIXES
 
 
-def read_features(place: Path) -> FeatureSet:
+def read_features(place: Path) -> Given:
     """Read features from a store or a file, or raise an error that says what to give."""
     if place.is_dir():
         store = FeatureStore(place)
         names = store.names()
-        return FeatureSet(
-            store.features(),
-            names,
-            store.digests(),
-            store.origin,
-            _class_folders(names),
-            list(range(len(names))),
-            [],
-        )
+        images = FeatureImages(store.features(), store.digests(), store.origin)
+        return Given(_named(images, names), _class_folders(names))
     if not place.is_file():
         raise GoalError(f"There is no file or folder {file_name(place)}.")
     if place.stat().st_size > _MOST_BYTES:
@@ -94,7 +92,7 @@ def feature_set(
     labels: Sequence[Any] | None = None,
     what: str = "the features",
     origin: Origin | None = None,
-) -> FeatureSet:
+) -> Given:
     """Wrap an array of features (N, D) of any origin."""
     array = np.asarray(features)
     if array.ndim != 2 or array.dtype.kind not in "fiu" or 0 in array.shape:
@@ -111,15 +109,14 @@ def feature_set(
             raise GoalError(f"{what}: {len(given)} {column} for {len(array)} features.")
     width = array.shape[1]
     shown = [f"row {row}" for row in range(len(array))] if names is None else list(map(str, names))
-    return FeatureSet(
-        array,
-        shown,
-        [_digest(row) for row in array],
-        origin or Origin(backbone=GIVEN, fingerprint=f"given-{width}", reads=GIVEN, width=width),
-        None if labels is None else [str(label) for label in labels],
-        list(range(len(array))),
-        [],
-    )
+    made = origin or Origin(backbone=GIVEN, fingerprint=f"given-{width}", reads=GIVEN, width=width)
+    images = FeatureImages(array, [_digest(row) for row in array], made)
+    texts = None if labels is None else [str(label) for label in labels]
+    return Given(_named(images, shown), texts)
+
+
+def _named(images: FeatureImages, names: Sequence[str]) -> ImageSet:
+    return ImageSet(images, list(names), list(range(len(names))), [])
 
 
 def read_labels(path: Path, count: int) -> list[str]:
