@@ -70,7 +70,7 @@ def test_a_store_of_another_backbone_or_width_is_refused(tmp_path: Path) -> None
     with pytest.raises(GoalError, match="made by tiny, those expected by other"):
         FeatureStore.ready(tmp_path / "s", other)
     wide = ORIGIN.model_copy(update={"width": 7})
-    with pytest.raises(GoalError, match="6 numbers each .* expected are 7"):
+    with pytest.raises(GoalError, match=r"6 numbers each .* expected are 7"):
         FeatureStore.ready(tmp_path / "s", wide)
     with pytest.raises(GoalError, match="goal embed"):
         FeatureStore(tmp_path)

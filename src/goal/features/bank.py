@@ -5,7 +5,6 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from goal.backbone.features import Embedder
 from goal.backbone.tokens import Tokens
@@ -84,7 +83,7 @@ class FeatureBank:
             return FeatureSource(known)
         store = FeatureStore.ready(self._folder, self.origin)
         lost: dict[int, str] = {}
-        digests = given.contents(lost)
+        digests = [digest for digest in given.contents(lost) if digest]
         if (store.find(digests) < 0).any():  # the backbone is needed
             digests, lost = embed(given, store, partial(self._parts, store=store))
         if lost and skipped is None:

@@ -4,9 +4,9 @@ A set of features takes the place of a set of images wherever a model learns or 
 """
 
 import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -140,7 +140,8 @@ def _digest(row: npt.NDArray[Any]) -> bytes:
 def _class_folders(names: Sequence[str]) -> list[str] | None:
     """Class folder of each name: the first one in which names differ; None if they do not."""
     folders = [PurePosixPath(name).parent.parts for name in names]
-    shared = len(os.path.commonprefix(folders)) if folders else 0
+    levels = zip(*folders, strict=False)
+    shared = len(list(takewhile(lambda level: len(set(level)) == 1, levels)))
     if any(len(parts) <= shared for parts in folders):
         return None
     return [parts[shared] for parts in folders]
