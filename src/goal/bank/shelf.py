@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from filelock import FileLock
 
 from goal.backbone.tokens import Tokens
 from goal.common.arrays import IntArray
@@ -34,6 +33,7 @@ from goal.common.progress import Reporter
 from goal.data.images import DIGEST_BYTES
 from goal.distributed import collect, ranks
 from goal.storage.files import read_json, require_format, write_json
+from goal.storage.locks import held
 
 FORMAT = 1
 RECORD = np.dtype([("digest", f"V{DIGEST_BYTES}"), ("crc", "<u4")])
@@ -178,7 +178,7 @@ class Shelf:
     def append(self, tokens: Tokens, digests: Sequence[bytes]) -> None:
         """Add rows: data first, then the records that make them count."""
         rows = encode(tokens, self._row)
-        with FileLock(self.folder.parent / ".append"):  # the ranks of a run take turns
+        with held(self.folder.parent / ".append"):  # the ranks of a run take turns
             self._append(rows, digests)
 
     def _append(self, rows: Rows, digests: Sequence[bytes]) -> None:
@@ -247,7 +247,7 @@ def clear(root: Path, trunk: str | None = None) -> int:
     freed = 0
     for entry in inspect(root):
         if trunk is None or entry.folder.parent.name.startswith(trunk[:16]):
-            with FileLock(entry.folder.parent / ".lock"):
+            with held(entry.folder.parent / ".lock"):
                 shutil.rmtree(entry.folder)
             freed += entry.size
     return freed
