@@ -130,11 +130,11 @@ def test_sizes_are_bounded_before_reading(folder: Path) -> None:
     huge = folder / "huge.json"
     with huge.open("wb") as stream:
         stream.truncate(1 << 40)  # takes no room on the disk
-    with pytest.raises(GoalError, match=r"1,099,511,627,776 bytes"):
+    with pytest.raises(GoalError, match="larger than 67,108,864 bytes"):
         files.read_json(huge)
     (folder / "a").write_bytes(b"12345")
     assert files.read_bytes(folder / "a", 5) == b"12345"
-    with pytest.raises(GoalError, match="more than 4"):
+    with pytest.raises(GoalError, match="larger than 4 bytes"):
         files.read_bytes(folder / "a", 4)
 
 

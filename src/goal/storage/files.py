@@ -205,7 +205,10 @@ def open_own(path: Path) -> BinaryIO:
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise
-        raise GoalError(f"{path} is a link or no file: refused to write there.") from error
+        raise GoalError(
+            f"{path} is a link or no file: refused to write there. Delete it, or put a copy of "
+            f"what it leads to in its place."
+        ) from error
     found = os.fstat(handle)
     if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
         return os.fdopen(handle, "r+b")
@@ -282,13 +285,13 @@ def read_bytes(path: Path, most: int = MOST_TEXT, *, given: bool = False) -> byt
     with opened(path, given=given) as stream:
         try:
             size = os.fstat(stream.fileno()).st_size
-            content = stream.read(most + 1) if size <= most else b""
+            content = stream.read(size + 1) if size <= most else b""  # reserves what it is asked
         except OSError as error:
             raise GoalError(f"Cannot read {path}: {_reason(error)}.") from error
     if max(size, len(content)) > most:
         raise GoalError(
-            f"Refused to read {path}: it has {size:,} bytes, and no file of its kind has more "
-            f"than {most:,}."
+            f"Refused to read {path}: it is larger than {most:,} bytes, which no file of its "
+            f"kind is."
         )
     return content
 
