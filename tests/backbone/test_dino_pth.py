@@ -259,3 +259,20 @@ def test_a_download_cut_short_is_named(tmp_path: Path) -> None:
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(GoalError, match=r"weights\.pth is not a DINO weight file"):
         load_dino_pth(path)
+
+
+@pytest.mark.parametrize("key", ["blocks.99999999.norm1.weight", "blocks.3.norm1.weight"])
+def test_layers_that_the_file_does_not_hold_are_not_made(tmp_path: Path, key: str) -> None:
+    weights = dino_weights(width=64, depth=2, patch=4, image=8)
+    with pytest.raises(GoalError, match="3 layers are not numbered"):
+        load_dino_pth(saved({**weights, key: torch.zeros(64)}, tmp_path))
+
+
+def test_widths_that_the_file_does_not_hold_are_not_made(tmp_path: Path) -> None:
+    weights = dino_weights(width=64, depth=2, patch=4, image=8)
+    wide = {**weights, "pos_embed": torch.zeros(1, 5, 64 * 500)}
+    with pytest.raises(GoalError, match="width 32000"):
+        load_dino_pth(saved(wide, tmp_path))
+    expanded = {**weights, "pos_embed": torch.zeros(1).expand(1, 5, 64 * 10**9)}
+    with pytest.raises(GoalError, match="not a DINO weight file"):
+        load_dino_pth(saved(expanded, tmp_path))

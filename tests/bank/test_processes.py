@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 import torch
-from filelock import FileLock
 
 import goal.bank.bank
 from goal.backbone.tokens import Tokens
 from goal.bank.shelf import inspect
+from goal.storage.locks import held
 from tests.bank.helpers import (
     CLEAN,
     Opened,
@@ -152,7 +152,7 @@ def test_a_shelf_that_another_process_is_making_is_left_alone(tmp_path: Path) ->
     waiting = threading.Thread(
         target=lambda: result.append(open_bank(tmp_path, images, reporter=recorder))
     )
-    with FileLock(shelf.parent / ".lock"):
+    with held(shelf.parent / ".lock"):
         (shelf / "about.json").unlink()
         waiting.start()
         assert recorder.spoke.wait(timeout=20)

@@ -78,18 +78,18 @@ def obstructed(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch, images: ArrayImages
 ) -> None:
     """Make the bank's folder impossible to write to, also for root."""
-    original: Callable[..., Any] = Path.mkdir if kind == "mkdir" else Path.open
+    original: Callable[..., Any] = Path.mkdir if kind == "mkdir" else os.open
 
-    def refuse(self: Path, *arguments: Any, **options: Any) -> Any:
-        if folder in self.parents and (kind == "mkdir" or "b" in str(arguments)):
-            raise PermissionError(13, "Permission denied", str(self))
-        return original(self, *arguments, **options)
+    def refuse(path: Any, *arguments: Any, **options: Any) -> Any:
+        if folder in Path(path).parents:
+            raise PermissionError(13, "Permission denied", str(path))
+        return original(path, *arguments, **options)
 
     if kind == "a file in the way":
         folder.write_text("not a folder")
     elif kind == "open":
         open_bank(folder, images, range(1))
-        monkeypatch.setattr(Path, kind, refuse)
+        monkeypatch.setattr(os, kind, refuse)
     else:
         monkeypatch.setattr(Path, kind, refuse)
 

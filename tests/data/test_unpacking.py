@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,3 +116,23 @@ def test_unpacked_files_have_plain_rights(tmp_path: Path) -> None:
         archive.addfile(info)
     path = unpacked(tmp_path, buffer.getvalue()) / "tool"
     assert path.stat().st_mode & 0o7111 == 0
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_long_names_are_bounded_before_they_are_read(tmp_path: Path, kind: int) -> None:
+    def packed(length: int) -> bytes:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w:gz", format=kind) as archive:
+            name = "/".join(["d" * 99] * (length // 100))
+            archive.addfile(tarfile.TarInfo(name))
+            archive.addfile(tarfile.TarInfo("after"))
+        return buffer.getvalue()
+
+    bomb = packed(200_000_000)
+    assert len(bomb) < 1 << 20
+    tracemalloc.start()
+    with pytest.raises(GoalError, match="a name or header of more than 1,048,576 bytes"):
+        unpacked(tmp_path, bomb)
+    assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    tracemalloc.stop()
+    assert (unpacked(tmp_path, packed(300)) / "after").exists()

@@ -142,13 +142,24 @@ class _Fate:
             self.event("fsync", path, lambda: self.cut(path))
             fsync(handle)
 
+        plain_open = os.open
+
+        def watched_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: Any = None) -> int:
+            if dir_fd is not None and _writes(None, flags):  # the interpreter tells the name alone
+                self.event("open", str(Path(f"/proc/self/fd/{dir_fd}").readlink() / path))
+            return plain_open(path, flags, mode, dir_fd=dir_fd)
+
         os.fsync = watched_fsync  # type: ignore[assignment]
+        os.open = watched_open
         sys.addaudithook(self.hook)
 
     def hook(self, name: str, arguments: tuple[Any, ...]) -> None:
         """Called by the interpreter before each operation."""
         if name == "open" and _writes(arguments[1], arguments[2]):
             self.event("open", arguments[0])
+        elif name == "os.rename" and arguments[2] != -1:
+            folder = Path(f"/proc/self/fd/{arguments[2]}").readlink()
+            self.event("rename", str(folder / arguments[0]))
         elif name in ("os.rename", "os.mkdir"):
             self.event(name.removeprefix("os."), arguments[0])
 

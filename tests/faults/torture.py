@@ -22,6 +22,7 @@ from types import FrameType
 from goal.verify import verify
 from tests.faults.fuzz import TARGETS
 from tests.faults.nursery import Command, Kind, Outcome, Plan, goal
+from tests.faults.strangers import VICTIM, attack
 from tests.faults.worlds import (
     WORKS,
     Work,
@@ -244,6 +245,20 @@ def flipped_bytes(torture: Torture, works: list[Work], per_file: int) -> Iterato
             yield
 
 
+def strangers(torture: Torture, works: list[Work], attempts: int) -> Iterator[None]:
+    """Links, pipes, devices and vast files in the place of ours: the victim must stay whole."""
+    for _ in range(attempts):
+        work = torture.rng.choice(works)
+        root = torture.world(work)
+        with torture.expecting(f"{work.name} in a stranger's folder"):
+            what, outcome, victim = attack(torture.rng, work, root)
+            torture.figures["strangers' folders tried"] += 1
+            torture.figures["strangers' folders refused"] += outcome.code == 1
+            assert victim == VICTIM, (what, victim, outcome.output)
+            assert outcome.code in (0, 1) and "Traceback" not in outcome.output, (what, outcome)
+        yield
+
+
 def bad_inputs(torture: Torture, attempts: int) -> Iterator[None]:
     """Feed every reader with damaged files."""
 
@@ -273,6 +288,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--inputs", type=int, default=400, help="per kind of input")
     parser.add_argument("--flips", type=int, default=40, help="per file")
+    parser.add_argument("--strangers", type=int, default=150, help="folders with planted files")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="goal-torture-") as folder:
@@ -280,11 +296,12 @@ def main() -> int:
         works = [prepare(torture.place()) for prepare in WORKS]
         phases: list[tuple[float, str, Callable[[], Iterator[None]]]] = [
             (0.25, "kills at writes", lambda: kills_at_writes(torture, works)),
-            (0.35, "kills at moments", lambda: kills_at_moments(torture, works, given.kills)),
+            (0.30, "kills at moments", lambda: kills_at_moments(torture, works, given.kills)),
             (0.15, "full disks", lambda: full_disks(torture, works)),
             (0.08, "real disks", lambda: real_disks(torture, works)),
             (0.05, "other faults", lambda: other_faults(torture, works)),
             (0.07, "flipped bytes", lambda: flipped_bytes(torture, works, given.flips)),
+            (0.05, "strangers", lambda: strangers(torture, works[1:], given.strangers)),
             (0.05, "bad inputs", lambda: bad_inputs(torture, given.inputs)),
         ]
         for share, name, begin in phases:

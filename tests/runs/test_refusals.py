@@ -5,13 +5,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 from torch import Tensor
 
 from goal.common.errors import GoalError
 from goal.methods.goal import Goal
 from goal.runs.run import resume, start
 from goal.storage.files import read_jsonl
+from goal.storage.locks import held
 from tests.small_run import small_settings
 
 
@@ -31,7 +31,8 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_two_processes_on_one_folder_are_refused(finished: Path) -> None:
     script = (
-        "import sys; from filelock import FileLock; lock = FileLock(sys.argv[1]); lock.acquire();"
+        "import sys, pathlib; from goal.storage.locks import held; "
+        "lock = held(pathlib.Path(sys.argv[1])); lock.__enter__(); "
         "print('held', flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen(
@@ -46,7 +47,8 @@ def test_two_processes_on_one_folder_are_refused(finished: Path) -> None:
     other.kill()  # a dead process holds no lock
     other.communicate()
     assert resume(finished)["method"] == "goal"
-    assert not FileLock(finished / ".lock").is_locked
+    with held(finished / ".lock", wait=False):
+        pass
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(

@@ -196,7 +196,7 @@ def test_a_file_that_is_no_checkpoint(tmp_path: Path, content: Any) -> None:
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     for path in (tmp_path / "no.pt", tmp_path):
-        with pytest.raises(GoalError, match=f"Cannot read the checkpoint {path}"):
+        with pytest.raises(GoalError, match=f"Cannot read {path}"):
             checkpoint.load(path)
 
 

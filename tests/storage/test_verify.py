@@ -12,8 +12,10 @@ from goal.cli import main
 from goal.common.errors import GoalError
 from goal.report.page import write_report
 from goal.runs.run import resume, start
+from goal.storage import manifest
 from goal.storage.files import write_json
 from goal.storage.manifest import MANIFEST
+from goal.storage.seal import write_sealed
 from goal.verify import verify
 from tests.small_run import small_settings
 
@@ -101,20 +103,19 @@ def test_missing_and_unlisted_files_are_named(world: Path, tmp_path: Path) -> No
 
 
 def test_a_manifest_cannot_point_elsewhere(world: Path, tmp_path: Path) -> None:
-    from goal.storage import manifest
-
     copy = tmp_path / "copy"
     shutil.copytree(world / "run", copy)
     (tmp_path / "secret").write_text("s")
-    manifest.seal(copy, ["../secret"])
+    with pytest.raises(GoalError, match="leads out of its folder"):
+        manifest.seal(copy, ["../secret"])
+    content = {"format": 1, "files": {"../secret": manifest.facts(tmp_path / "secret")}}
+    write_sealed(copy / MANIFEST, content)
     assert "leads out of its folder" in verify(copy).problems[0]
 
 
 def test_a_run_under_way_verifies(world: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(world / "run", copy)
-    from goal.storage import manifest
-
     stages = [f"stages/{path.name}" for path in (copy / "stages").iterdir()]
     manifest.seal(copy, ["settings.yaml", "classes.json", *stages])
     (copy / "summary.json").unlink()

@@ -3,14 +3,17 @@
 import math
 import re
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import ViTConfig, ViTModel
 
 from goal.common.errors import GoalError
+from goal.common.tensor_files import load_tensors
 
 _HEAD_WIDTH = 64
 _RENAMED = [
@@ -30,7 +33,7 @@ def load_dino_pth(path: Path) -> ViTModel:
     advice = "Take dino_vitbase16_pretrain.pth or its siblings from the DINO repository."
     try:
         with torch.serialization.safe_globals([Namespace]):  # full checkpoints hold their flags
-            content = torch.load(path, map_location="cpu", weights_only=True)
+            content = _load(path)
     except Exception as error:  # torch raises whatever the damage leads it to
         raise GoalError(
             f"{path} is not a DINO weight file that can be loaded safely ({type(error).__name__}). "
@@ -43,16 +46,26 @@ def load_dino_pth(path: Path) -> ViTModel:
         raise GoalError(f"The weights in {path} fit no DINO ViT: {error} {advice}") from error
 
 
+def _load(path: Path) -> Any:
+    if not path.is_file():  # a pipe would be waited for, and a device never ends
+        raise ValueError("not a regular file")
+    with path.open("rb") as stream:
+        return load_tensors(stream)
+
+
 def vit_from_dino(weights: Mapping[str, Tensor]) -> ViTModel:
     """Build the ViT that a DINO state dict describes and fill it."""
     _, tokens, width = weights["pos_embed"].shape
     patch = weights["patch_embed.proj.weight"].shape[-1]
-    depth = 1 + max(int(key.split(".")[1]) for key in weights if key.startswith("blocks."))
+    depth = _depth(weights)
+    hidden = weights["blocks.0.mlp.fc1.weight"].shape[0]
+    if weights["blocks.0.mlp.fc1.weight"].shape != (hidden, width) or width % _HEAD_WIDTH:
+        raise ValueError(f"the width {width} of its position embedding is not that of its layers.")
     config = ViTConfig(
         hidden_size=width,
         num_hidden_layers=depth,
         num_attention_heads=width // _HEAD_WIDTH,
-        intermediate_size=weights["blocks.0.mlp.fc1.weight"].shape[0],
+        intermediate_size=hidden,
         image_size=math.isqrt(tokens - 1) * patch,
         patch_size=patch,
         layer_norm_eps=1e-6,
@@ -61,6 +74,17 @@ def vit_from_dino(weights: Mapping[str, Tensor]) -> ViTModel:
     model = ViTModel(config, add_pooling_layer=False)
     model.load_state_dict(rename(weights))
     return model
+
+
+def _depth(weights: Mapping[str, Tensor]) -> int:
+    """Number of layers: each must be there, so that none is made that the file does not fill."""
+    keys = [key.split(".", 2) for key in weights if key.startswith("blocks.")]
+    per_layer = Counter(key[1] for key in keys)
+    if per_layer.keys() != {str(number) for number in range(len(per_layer))}:
+        raise ValueError(f"its {len(per_layer)} layers are not numbered 0, 1, 2 and so on.")
+    if len(set(per_layer.values())) != 1:
+        raise ValueError("its layers have different numbers of weights.")
+    return len(per_layer)
 
 
 def rename(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ from goal.backbone.tokens import TokenSource
 from goal.backbone.trunk import Trunk
 from goal.bank.fill import Missing, fill
 from goal.bank.readers import BankedTokens, FreshTokens
-from goal.bank.shelf import Shelf, inspect
+from goal.bank.shelf import Shelf, inspect, require_no_link
 from goal.common.arrays import IntArray
 from goal.common.errors import GoalError
 from goal.common.progress import Reporter
@@ -92,6 +92,7 @@ class TokenBank:
         views: list[int | str] = [CLEAN]
         if augmented_views:
             views += range(self.settings.views)
+        require_no_link(self.folder)
         try:
             ids, digests = _identified(images, ids, skipped)
             with self._building():
@@ -172,6 +173,12 @@ class TokenBank:
                 if not tolerant:
                     raise
                 unreadable[digests[position]] = error.reason
+                return []
+            if images.digest(int(ids[position])) != digests[position]:
+                why = "it was replaced while it was being read"
+                if not tolerant:
+                    raise GoalError(f"Image {ids[position]} cannot be used: {why}. Run it again.")
+                unreadable[digests[position]] = why
                 return []
             return [self._crop(image, views[number], digests[position]) for number in wanted_views]
 

@@ -15,6 +15,7 @@ from goal.data.images import Images
 from goal.data.transforms import TransformSettings, clean, describe
 from goal.storage import checkpoint
 from goal.storage.cache import cache_folder
+from goal.storage.files import inside
 
 _MOST_IMAGES = 2000
 _BATCH = 64
@@ -57,4 +58,4 @@ def _place(
     digest.update(json.dumps(facts).encode())
     for index in ids.tolist():
         digest.update(images.digest(index))
-    return cache_folder(settings.folder) / "necks" / f"{digest.hexdigest()[:32]}.pt"
+    return inside(cache_folder(settings.folder), f"necks/{digest.hexdigest()[:32]}.pt")

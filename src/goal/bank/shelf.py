@@ -13,11 +13,12 @@ reported and computed again.
 import hashlib
 import json
 import os
-import shutil
+import re
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from filelock import FileLock
 
 from goal.backbone.tokens import Tokens
 from goal.common.arrays import IntArray
@@ -33,11 +33,16 @@ from goal.common.errors import GoalError
 from goal.common.progress import Reporter
 from goal.data.images import DIGEST_BYTES
 from goal.distributed import collect, ranks
+from goal.storage import files
 from goal.storage.files import read_json, require_format, write_json
+from goal.storage.locks import held
 
 FORMAT = 1
 RECORD = np.dtype([("digest", f"V{DIGEST_BYTES}"), ("crc", "<u4")])
 _BLOCK_BYTES = 8_000_000
+_MOST_INDEX = 4 << 30  # 200 million images
+_FILES = ("about.json", "rows.bin", "tokens.bin")
+_KEY = re.compile("[0-9a-f]{16}")
 
 Rows = npt.NDArray[Any]  # structured, one entry per image
 
@@ -89,7 +94,8 @@ class RowReader:
 
     def __init__(self, path: Path, layout: np.dtype[Any]) -> None:
         self.layout = layout
-        self._stream = path.open("rb", buffering=0)
+        self._path = path
+        self._stream = files.opened(path).detach()  # unbuffered
         self._lock = threading.Lock()
 
     def __call__(self, rows: IntArray) -> Rows:
@@ -106,7 +112,7 @@ class RowReader:
             for which in np.argsort(rows, kind="stable"):
                 self._stream.seek(int(rows[which]) * size)
                 if self._stream.readinto(content[places[which]]) != size:
-                    raise OSError(f"{self._stream.name} was cut short while it was in use")
+                    raise OSError(f"{self._path} was cut short while it was in use")
 
 
 class Shelf:
@@ -123,11 +129,12 @@ class Shelf:
 
     def _open(self, reporter: Reporter) -> None:
         """Create the shelf, or discard one that is not what its name says."""
+        require_no_link(self.folder)
         if self.folder.exists() and self._read_about() != self.about:
             reporter.warn(f"The shelf {self.folder} of the token bank is damaged; rebuilding it.")
-            shutil.rmtree(self.folder)
-        if not self.folder.exists():
-            self.folder.mkdir(parents=True)
+            _discard(self.folder)
+        if not (self.folder / "about.json").exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
             write_json(self.folder / "about.json", self.about)
 
     def _read_about(self) -> Any:
@@ -178,7 +185,7 @@ class Shelf:
     def append(self, tokens: Tokens, digests: Sequence[bytes]) -> None:
         """Add rows: data first, then the records that make them count."""
         rows = encode(tokens, self._row)
-        with FileLock(self.folder.parent / ".append"):  # the ranks of a run take turns
+        with held(self.folder.parent / ".append"):  # the ranks of a run take turns
             self._append(rows, digests)
 
     def _append(self, rows: Rows, digests: Sequence[bytes]) -> None:
@@ -193,7 +200,7 @@ class Shelf:
     def reader(self) -> RowReader:
         """Open the recorded rows for reading."""
         path = self.folder / "tokens.bin"
-        path.touch()
+        files.open_own(path).close()
         return RowReader(path, self._row)
 
     def _records(self) -> npt.NDArray[Any]:
@@ -201,14 +208,14 @@ class Shelf:
         path, data = self.folder / "rows.bin", self.folder / "tokens.bin"
         if not path.exists() or not data.exists():
             return np.empty(0, dtype=RECORD)
-        content = path.read_bytes()
+        content = files.read_bytes(path, _MOST_INDEX)
         whole = min(len(content) // RECORD.itemsize, data.stat().st_size // self.row_bytes)
         return np.frombuffer(content[: whole * RECORD.itemsize], dtype=RECORD)
 
 
 def _write_at(path: Path, offset: int, content: bytes | memoryview) -> None:
     """Write durably at `offset`, dropping whatever an interrupted build left behind it."""
-    with path.open("r+b" if path.exists() else "w+b") as stream:
+    with files.open_own(path) as stream:
         stream.truncate(offset)
         stream.seek(offset)
         stream.write(content)
@@ -226,14 +233,26 @@ class ShelfInfo:
     size: int
 
 
+def require_no_link(folder: Path) -> None:
+    """Raise an error if a folder of the bank is a link: what it leads to is not the bank's."""
+    if folder.is_symlink():
+        raise GoalError(
+            f"{folder} is a link, and the token bank follows none. Delete the link (what it leads "
+            f"to stays), or choose another place for the whole bank by bank.folder or GOAL_CACHE."
+        )
+
+
 def inspect(root: Path) -> list[ShelfInfo]:
-    """List the shelves under a bank's root."""
+    """List the shelves under a bank's root; what lies behind links is none of it."""
     found = []
     for path in sorted(root.glob("*/*/about.json")):
         folder = path.parent
-        size = sum(file.stat().st_size for file in folder.iterdir())
-        rows = folder / "rows.bin"
-        count = rows.stat().st_size // RECORD.itemsize if rows.exists() else 0
+        ours = _KEY.fullmatch(folder.name) is not None
+        if not ours or folder.is_symlink() or folder.parent.is_symlink():
+            continue
+        sizes = {file.name: file.lstat().st_size for file in folder.iterdir()}
+        size = sum(sizes.values())
+        count = sizes.get("rows.bin", 0) // RECORD.itemsize
         try:
             about = read_json(path)
         except GoalError:
@@ -244,13 +263,24 @@ def inspect(root: Path) -> list[ShelfInfo]:
 
 def clear(root: Path, trunk: str | None = None) -> int:
     """Delete all shelves, or those of the trunk whose name starts so; return the bytes freed."""
+    for link in (path for path in root.glob("*") if path.is_symlink()):
+        require_no_link(link)
     freed = 0
     for entry in inspect(root):
         if trunk is None or entry.folder.parent.name.startswith(trunk[:16]):
-            with FileLock(entry.folder.parent / ".lock"):
-                shutil.rmtree(entry.folder)
+            with held(entry.folder.parent / ".lock"):
+                _discard(entry.folder)
             freed += entry.size
     return freed
+
+
+def _discard(folder: Path) -> None:
+    """Delete the files of a shelf, and its folder unless somebody else's files are in it."""
+    for path in [*folder.iterdir()]:
+        if path.name in _FILES or files.is_leftover(path.name):
+            path.unlink()
+    with suppress(OSError):  # not empty
+        folder.rmdir()
 
 
 def damage(folder: Path) -> list[str]:
@@ -263,18 +293,22 @@ def damage(folder: Path) -> list[str]:
     except (GoalError, KeyError, TypeError, ValueError) as error:
         return [f"{path} is damaged ({error}). The next run that needs it builds it anew."]
     name = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
-    if name != folder.name or path.read_text("utf-8") != json.dumps(about, indent=1) + "\n":
+    if name != folder.name or files.read_text(path) != json.dumps(about, indent=1) + "\n":
         return [f"{path} does not describe this shelf. The next run builds it anew."]
     index, tokens = folder / "rows.bin", folder / "tokens.bin"
     if not index.exists() and not tokens.exists():
         return []
     if not index.exists() or not tokens.exists():
         return [f"{folder} lacks rows.bin or tokens.bin. The next run computes the rows again."]
-    records = np.fromfile(index, dtype=RECORD)
-    rows = tokens.stat().st_size // layout.itemsize
-    if index.stat().st_size % RECORD.itemsize or rows < len(records):
+    try:
+        content, stream = files.read_bytes(index, _MOST_INDEX), files.opened(tokens)
+    except GoalError as error:
+        return [str(error)]
+    records = np.frombuffer(content[: len(content) // RECORD.itemsize * RECORD.itemsize], RECORD)
+    rows = os.fstat(stream.fileno()).st_size // layout.itemsize
+    if len(content) % RECORD.itemsize or rows < len(records):
         return [f"{index} and {tokens} do not fit: one has been cut short."]
-    data = np.memmap(tokens, dtype=layout, mode="r", shape=(rows,)) if rows else ()
+    data = np.memmap(stream, dtype=layout, mode="r", shape=(rows,)) if rows else ()
     bad = [
         number
         for number, (record, row) in enumerate(zip(records, data, strict=False))

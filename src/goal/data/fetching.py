@@ -6,6 +6,7 @@ than allowed; neither links nor names that lead out, not even mended ones; the r
 or not at all, and several processes that want it take turns.
 """
 
+import gzip
 import shutil
 import stat
 import struct
@@ -30,10 +31,11 @@ from goal.storage.locks import waiting_for
 CHUNK_BYTES = 1 << 20
 MAX_BYTES = 8 << 30
 MAX_FILES = 2_000_000
+MAX_HEADER_BYTES = 1 << 20
 TIMEOUT_SECONDS = 60.0
 _DAMAGE = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError),
-    *(EOFError, RuntimeError, ValueError, struct.error),
+    *(EOFError, RuntimeError, ValueError, struct.error, gzip.BadGzipFile),
 )
 
 
@@ -232,10 +234,37 @@ def unpack(archive: Path, target: Path, max_bytes: int = MAX_BYTES) -> None:
 
 
 def _unpack_tar(archive: Path, target: Path, allowance: "_Allowance") -> None:
-    with tarfile.open(archive, "r:gz") as opened:
-        for member in opened:
-            allowance.spend(member.name, member.isdir() or member.isreg(), member.size)
-            opened.extract(member, target, set_attrs=False, filter="data")
+    with gzip.open(archive) as unzipped:
+        stream = _Headers(unzipped)
+        with tarfile.open(fileobj=stream, mode="r:") as opened:  # type: ignore[call-overload]
+            for member in opened:
+                stream.left = None
+                allowance.spend(member.name, member.isdir() or member.isreg(), member.size)
+                opened.extract(member, target, set_attrs=False, filter="data")
+                stream.left = MAX_HEADER_BYTES
+
+
+class _Headers:
+    """A tar stream whose headers are bounded: tarfile would read a name of any length at once.
+
+    `left` is what may still be read up to the next member; None while its content is read.
+    """
+
+    def __init__(self, stream: gzip.GzipFile) -> None:
+        self._stream = stream
+        self.left: int | None = MAX_HEADER_BYTES
+        self.seek, self.tell = stream.seek, stream.tell
+
+    def read(self, size: int) -> bytes:
+        """Read, unless that is more than a header may have."""
+        if self.left is not None:
+            self.left -= size
+            if self.left < 0:
+                limit = f"{MAX_HEADER_BYTES:,} bytes"
+                raise GoalError(
+                    f"The archive holds a name or header of more than {limit}: refused."
+                )
+        return self._stream.read(size)
 
 
 def _unpack_zip(archive: Path, target: Path, allowance: "_Allowance") -> None:

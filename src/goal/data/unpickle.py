@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from goal.common.errors import GoalError
+from goal.storage.files import read_bytes
 
 RECONSTRUCT = ("numpy.core.multiarray _reconstruct", "numpy._core.multiarray _reconstruct")
 SCALAR = ("numpy.core.multiarray scalar", "numpy._core.multiarray scalar")
@@ -64,9 +65,7 @@ def load_arrays(path: Path) -> Any:
         GoalError: The file is unreadable, damaged, too large, or asks for what is not allowed.
     """
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise _RefusedError(f"it is larger than {MAX_BYTES:,} bytes")
-        data = path.read_bytes()
+        data = read_bytes(path, MAX_BYTES, given=True)
         _inspect(data)
         return _plain(_Reader(io.BytesIO(data), encoding="bytes").load())
     except _RefusedError as refusal:
@@ -74,8 +73,6 @@ def load_arrays(path: Path) -> Any:
             f"Refused to read {path}: {refusal}. Official dataset files hold nothing of the kind: "
             "fetch the file again from its publisher."
         ) from None
-    except OSError as error:
-        raise GoalError(f"Cannot read {path}: {error}.") from error
     except (
         *(pickle.UnpicklingError, ValueError, TypeError, LookupError, AttributeError),
         *(EOFError, OverflowError, MemoryError),

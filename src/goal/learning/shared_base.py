@@ -1,9 +1,10 @@
 """Stage 0 trained once: methods that train the same base model share it between runs.
 
 The key is a hash of everything stage 0 depends on: images and labels, trunk, transform, views,
-the loop's settings, the seed, and those settings of the method that matter there. Kept are the
-trained parameters, the generator's state and the loss history after the last epoch, so a run that
-finds them goes on exactly as if it had trained them itself.
+the loop's settings, the seed, those settings of the method that matter there, and the versions
+and number of threads that the last bits depend on. Kept are the trained parameters, the
+generator's state and the loss history after the last epoch, so a run that finds them goes on
+exactly as if it had trained them itself.
 """
 
 import hashlib
@@ -23,12 +24,14 @@ from goal.learning.trainer import EpochRecord, StageTrainer
 from goal.methods.base import Method, MethodSettings
 from goal.storage import checkpoint
 from goal.storage.cache import cache_folder
+from goal.storage.files import inside
 
 
 def base_key(facts: Mapping[str, Any]) -> str:
-    """Hash of the facts a base model depends on, and of the versions that compute it."""
+    """Hash of the facts a base model depends on, and of what computes it: versions and threads."""
     versions = {"goal": __version__, "torch": str(torch.__version__)}
-    text = json.dumps({**facts, **versions}, sort_keys=True)
+    computed_by = {**versions, "threads": torch.get_num_threads()}
+    text = json.dumps({**facts, **computed_by}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -44,7 +47,7 @@ class SharedBase:
     """The stored base model under one key."""
 
     def __init__(self, settings: BankSettings, key: str) -> None:
-        self.path: Path = cache_folder(settings.folder) / "base" / f"{key}.pt"
+        self.path: Path = inside(cache_folder(settings.folder), f"base/{key}.pt")
 
     def load(self, trainer: StageTrainer, reporter: Reporter) -> list[EpochRecord] | None:
         """Put the stored model in place of training; return its history, None if there is none."""

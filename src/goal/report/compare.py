@@ -10,13 +10,12 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-import yaml
-
 from goal.common.errors import GoalError
 from goal.report import published
 from goal.report.runs import RunRecord, load_run
 from goal.runs.damage import blaming_damage
 from goal.settings.settings import compose, identity_of
+from goal.storage.yaml_files import parse_yaml
 
 CONVENTIONS = {"base/novel": ("base", "novel"), "seen/unseen": ("seen", "unseen")}
 FORMS = ("gm", "happy", "vb_cgcd", "goal_own", "goal_rivals")
@@ -95,7 +94,7 @@ def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
 
 def _settings_of(run: RunRecord) -> dict[str, Any]:
     """Settings less the seed; keys that are younger than the run have their defaults."""
-    plain = yaml.safe_load(run.settings)
+    plain = parse_yaml(run.settings, f"{run.folder / 'settings.yaml'}")
     try:
         identity = compose(plain).identity()
     except GoalError:  # a run of another version, with keys of its own
@@ -195,7 +194,7 @@ def _forgetting_table(groups: Sequence[Group]) -> TextTable:
 
 def alignment(group: Group) -> tuple[bool, bool] | None:
     """Whether supervised and unsupervised alignment are on; None for methods without them."""
-    settings = yaml.safe_load(group.runs[0].settings)["method"]
+    settings = parse_yaml(group.runs[0].settings, "settings.yaml")["method"]
     if "unsupervised_alignment" not in settings:
         return None
     return settings["supervised_alignment"], settings["unsupervised_alignment"]

@@ -6,7 +6,6 @@ and what is left out is said in `notes`.
 
 import base64
 import math
-import zipfile
 from collections.abc import Iterable, Sequence
 from statistics import mean, stdev
 from typing import Any
@@ -21,6 +20,7 @@ from goal.report import published
 from goal.report.compare import FORMS, Group, group_runs
 from goal.report.runs import RunRecord
 from goal.report.style import method_style
+from goal.storage import archives
 from goal.storage.files import read_json
 
 SERIES = (
@@ -172,13 +172,9 @@ def births(run: RunRecord, count: int) -> list[int]:
 def load_stage(run: RunRecord, index: int) -> Stage | None:
     """Read the arrays of a stage; None for a run that did not keep what pages need."""
     path = run.folder / "stages" / f"stage-{index}.npz"
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise GoalError(f"{path} is damaged: {error}") from None
+    found = archives.read_arrays(path)
     return found if "owner" in found else None
 
 
@@ -301,7 +297,7 @@ class _Shelf:
         path = run.folder / "stages" / f"thumbnails-{index}.zip"
         if arrays is None or not path.is_file():
             return None
-        with zipfile.ZipFile(path) as archive:
+        with archives.opened_zip(path) as archive:
             keys = {f"{dataset}/{name}": name for name in archive.namelist()}
             missing = [key for key in keys if key not in self.thumbnails]
             if len(self.thumbnails) + len(missing) > MAX_THUMBNAILS:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from goal.common.errors import GoalError
 from goal.storage import manifest
-from goal.storage.files import read_json, read_jsonl, require_format
+from goal.storage.files import read_json, read_jsonl, read_text, require_format
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def load_run(folder: Path) -> RunRecord:
                 raise ValueError(f"line {index + 1} of results.jsonl should be stage {index}")
         if not records:
             raise ValueError("results.jsonl is empty")
-        settings = (folder / "settings.yaml").read_text(encoding="utf-8")
+        settings = read_text(folder / "settings.yaml")
     except ValueError as error:
         raise GoalError(f"A results file in {folder} is damaged: {error}") from None
     return RunRecord(folder, settings, summary, records, read_jsonl(folder / "history.jsonl"))

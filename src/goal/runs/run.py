@@ -57,7 +57,6 @@ def start(settings: Settings, folder: Path, reporter: Reporter | None = None) ->
 
 def _require_same_run(settings: Settings, folder: Path) -> None:
     path = folder / "settings.yaml"
-    ours = (".lock", files.neighbour_of(path).name)
     if path.exists():
         if lines := difference(_stored_settings(folder), settings):
             raise GoalError(
@@ -65,7 +64,7 @@ def _require_same_run(settings: Settings, folder: Path) -> None:
                 + "\n".join(f"  - {line}" for line in lines)
                 + "\nChoose another --out, or go on with that run by `goal resume`."
             )
-    elif any(entry.name not in ours for entry in folder.iterdir()):
+    elif any(e.name != ".lock" and not files.is_leftover(e.name) for e in folder.iterdir()):
         raise GoalError(f"{folder} is not empty and holds no run. Choose another --out.")
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from goal.common.errors import GoalError
+from goal.storage.files import read_text
 from goal.storage.yaml_files import parse_yaml
 
 
@@ -46,13 +47,9 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
     return tree
 
 
-def read_settings(path: Path) -> dict[str, Any]:
-    """Read a settings or recipe file as plain values."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise GoalError(f"Cannot read the settings file {path}: {error}") from None
-    values = parse_yaml(text, str(path))
+def read_settings(path: Path, *, given: bool = False) -> dict[str, Any]:
+    """Read a settings or recipe file as plain values; `given` as in `goal.storage.files.opened`."""
+    values = parse_yaml(read_text(path, given=given), str(path))
     if not isinstance(values, dict):
         raise GoalError(f"{path} must hold sections with keys; it holds {type(values).__name__}.")
     return values

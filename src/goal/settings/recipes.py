@@ -37,7 +37,7 @@ def recipe_titles() -> dict[str, str]:
 def read_recipe(name: str) -> dict[str, Any]:
     """Settings that a recipe argument stands for: a file's, or those of a shipped recipe."""
     if Path(name).is_file():
-        return read_settings(Path(name))
+        return read_settings(Path(name), given=True)
     known, key = recipe_titles(), name.removesuffix(".yaml")
     if key in known:
         return shipped_recipe(*key.split("/"))
@@ -65,7 +65,7 @@ def shipped_recipe(dataset: str, method: str) -> dict[str, Any]:
 def _shipped() -> dict[str, dict[str, Any]]:
     """The files, by dataset."""
     root = Path(str(files("goal.settings") / "shipped"))
-    return {path.stem: read_settings(path) for path in sorted(root.glob("*.yaml"))}
+    return {path.stem: read_settings(path, given=True) for path in sorted(root.glob("*.yaml"))}
 
 
 def assemble(

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from goal.common.errors import GoalError
-from goal.storage.files import require_format, write_bytes
+from goal.common.tensor_files import load_tensors
+from goal.storage.files import opened, require_format, write_bytes
 
 FORMAT = 1
 
@@ -25,15 +26,17 @@ def save(path: Path, state: Mapping[str, Any]) -> None:
 def load(path: Path) -> dict[str, Any]:
     """Read a checkpoint, or raise an error that says what is wrong with it."""
     advice = "Restore the file from a copy, or start the run again in a new folder."
-    try:
-        content = dict(torch.load(path, map_location="cpu", weights_only=True))
-        version, expected, state = content["format"], content["digest"], content["state"]
-    except OSError as error:
-        raise GoalError(f"Cannot read the checkpoint {path}: {error}") from error
-    except Exception as error:  # torch.load raises almost anything on damaged bytes
-        raise GoalError(f"The checkpoint {path} is damaged ({error}). {advice}") from error
+    with opened(path) as stream:
+        try:
+            content = dict(load_tensors(stream))
+            version, expected, state = content["format"], content["digest"], content["state"]
+            found = digest(state)
+        except OSError as error:
+            raise GoalError(f"Cannot read the checkpoint {path}: {error}") from error
+        except Exception as error:  # torch.load raises almost anything on damaged bytes
+            raise GoalError(f"The checkpoint {path} is damaged ({error}). {advice}") from error
     require_format(version, FORMAT, path)
-    if digest(state) != expected:
+    if found != expected:
         raise GoalError(f"The checkpoint {path} is damaged: its checksum is wrong. {advice}")
     if not isinstance(state, dict):
         raise GoalError(f"The checkpoint {path} is damaged: it holds no state. {advice}")

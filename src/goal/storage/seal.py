@@ -40,10 +40,14 @@ def read_sealed(path: Path, known_format: int, advice: str) -> dict[str, Any]:
     return content
 
 
+def checksum(content: Mapping[str, Any]) -> str:
+    """The checksum that sealed content carries."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
 def _text(content: Mapping[str, Any]) -> str:
     """The one way to write this content."""
-    own = hashlib.sha256(json.dumps(content).encode()).hexdigest()
-    return json.dumps({**content, _KEY: own}, indent=1) + "\n"
+    return json.dumps({**content, _KEY: checksum(content)}, indent=1) + "\n"
 
 
 def _first_text(content: Mapping[str, Any]) -> str:

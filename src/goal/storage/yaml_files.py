@@ -1,12 +1,15 @@
 """YAML, read the one safe way."""
 
 import re
+from collections import Counter
 from typing import Any
 
 import yaml
 
 from goal.common.errors import GoalError
 from goal.common.section import shorten
+
+MOST_CHARACTERS = 1 << 20
 
 
 class _Loader(yaml.SafeLoader):
@@ -21,7 +24,7 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Refuse a key that comes twice, of which one would be ignored."""
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if twice := [key for key in keys if keys.count(key) > 1]:
+        if twice := [key for key, count in Counter(keys).items() if count > 1]:
             raise yaml.YAMLError(f"the key '{twice[0]}' comes more than once")
         return super().construct_mapping(node, deep)
 
@@ -33,6 +36,8 @@ _Loader.add_implicit_resolver(
 
 def parse_yaml(text: str, where: str) -> Any:
     """Read YAML safely, or raise an error that says where it is wrong."""
+    if len(text) > MOST_CHARACTERS:
+        raise GoalError(f"{shorten(where)} is too long: {len(text):,} characters of YAML.")
     try:
         return yaml.load(text, Loader=_Loader)
     except RecursionError:
