@@ -1,13 +1,19 @@
 """Every odd kind of image file has a defined outcome."""
 
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from goal.common.errors import GoalError
+from goal.common.progress import Reporter
 from goal.data import decoding
 from goal.data.decoding import UnreadableImage, decode
+from goal.data.screening import screen
 
 LEFT_RED = np.zeros((4, 6, 3), np.uint8)
 LEFT_RED[:, :3, 0] = 255
@@ -111,3 +117,80 @@ def test_random_damage_never_raises_anything_else(tmp_path: Path) -> None:
                 assert decode(path).mode == "RGB"
             except UnreadableImage as error:
                 assert error.reason
+
+
+POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+def test_postscript_never_reaches_ghostscript(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *a, **k: pytest.fail("started"))
+    path = tmp_path / "cat.png"
+    path.write_bytes(POSTSCRIPT)
+    with pytest.raises(UnreadableImage, match=r"cat\.png: none of the image formats BMP, GIF"):
+        decode(path)
+    assert screen([path], Reporter()).paths == []
+
+
+def test_a_lack_of_memory_names_the_file_and_is_not_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def starve(image: object) -> None:
+        raise MemoryError
+
+    Image.fromarray(LEFT_RED).save(tmp_path / "a.png")
+    monkeypatch.setattr(decoding, "upright_rgb", starve)
+    with pytest.raises(GoalError, match=r"not enough memory to decode .*a\.png") as caught:
+        decode(tmp_path / "a.png")
+    assert not isinstance(caught.value, UnreadableImage)
+
+
+def test_names_that_are_no_text_can_be_printed(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.png"))
+    path.write_bytes(b"nothing")
+    with pytest.raises(UnreadableImage) as caught:
+        decode(path)
+    assert "\\udcff.png" in str(caught.value) and str(caught.value).encode()
+
+
+def test_what_is_decoded_at_once_stays_within_the_budget() -> None:
+    budget, lock = decoding.Budget(100), threading.Lock()
+    held: list[int] = []
+    sums: list[int] = []
+
+    def work(amount: int) -> None:
+        with budget.holding(amount):
+            with lock:
+                held.append(amount)
+                sums.append(sum(held))
+            threading.Event().wait(0.002)
+            with lock:
+                held.remove(amount)
+
+    amounts = [60, 50, 40, 30, 250, 20, 10, 70] * 3
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, amounts))
+    assert len(sums) == len(amounts) and max(sums) == 250  # which was alone
+    assert all(total <= 100 or total == 250 for total in sums) and max(set(sums) - {250}) > 70
+
+
+def test_large_images_are_decoded_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.fromarray(LEFT_RED).save(tmp_path / "a.png")
+    at_once, most, lock = 0, 0, threading.Lock()
+
+    def slow(image: Image.Image) -> Image.Image:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        threading.Event().wait(0.005)
+        with lock:
+            at_once -= 1
+        return image
+
+    monkeypatch.setattr(decoding, "upright_rgb", slow)
+    monkeypatch.setattr(decoding, "_BUDGET", decoding.Budget(2 * 4 * 6 * 12))  # two such images
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(decode, [tmp_path / "a.png"] * 12))
+    assert most == 2

@@ -28,7 +28,9 @@ def test_a_tree_is_listed_sorted_and_bad_files_come_with_reasons(tmp_path: Path)
     names = [str(path.relative_to(tmp_path)) for path in found.paths]
     assert names == ["a.png", "b/2.jpg", "b/deep/1.png", "picture without suffix"]
     reasons = {path.name: reason for path, reason in found.skipped}
-    assert reasons.keys() == {"empty.png", "notes.txt", "pipe.jpg", "gone.png"}
+    unread = {"empty.png", "notes.txt", "pipe.jpg", "gone.png"}
+    assert reasons.keys() == unread | {".hidden", "loop"}
+    assert "begins with a dot" in reasons[".hidden"] and "link to a folder" in reasons["loop"]
     assert reasons["empty.png"] == "empty file"
     assert reasons["pipe.jpg"] == "not a regular file"
     assert "No such file" in reasons["gone.png"]
@@ -73,3 +75,29 @@ def test_names_that_steer_terminals_are_spelt_out(tmp_path: Path) -> None:
     given = from_files(screen([path, tmp_path / "b\x07.png"], Reporter()))
     assert given.names == [f"{tmp_path}/a\\x1b[2J.png"]
     assert given.skipped[0][0] == f"{tmp_path}/b\\x07.png"
+
+
+def test_hidden_class_folders_are_listed_as_skipped(tmp_path: Path) -> None:
+    for name in ("cat/1.png", "dog/1.png", ".cow/1.png"):
+        write_image(tmp_path / name)
+    found = screen_classes(tmp_path, Reporter())
+    assert list(found) == ["cat", "dog"]
+    [(path, reason)] = [entry for screened in found.values() for entry in screened.skipped]
+    assert path == tmp_path / ".cow" and "begins with a dot" in reason
+
+
+def test_class_folders_that_are_no_text_are_spelt_out(tmp_path: Path) -> None:
+    write_image(Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")) / "1.png")
+    [name] = screen_classes(tmp_path, Reporter())
+    assert name == "caf\\udce9" and name.encode()
+
+
+def test_a_lack_of_memory_is_no_reason_to_skip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def starve(path: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(screening, "opened", starve)
+    with pytest.raises(GoalError, match=r"not enough memory to look .*a\.png"):
+        screen([write_image(tmp_path / "a.png")], Reporter())

@@ -1,5 +1,7 @@
 """Views against a slow version that picks every pixel by itself."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -7,8 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from goal.backbone.preprocessing import Preprocessing
 from goal.common.errors import GoalError
-from goal.data.transforms import TransformSettings, augmented, clean, describe
+from goal.data.transforms import (
+    MOST_RESIZED,
+    TransformSettings,
+    augmented,
+    clean,
+    describe,
+    prepared,
+    resized,
+)
 
 SMALL = TransformSettings(image_size=6, resize=8)
 
@@ -123,3 +134,29 @@ def test_describe_is_stable_and_tells_settings_apart() -> None:
         TransformSettings(flip=False),
     ]
     assert len({describe(settings) for settings in others}) == 4
+
+
+@pytest.mark.parametrize("shape", [(1, 1_000_000), (1_000_000, 1), (2, 50_000)])
+def test_an_endless_image_is_cut_before_it_is_resized(shape: tuple[int, int]) -> None:
+    """1 x 1,000,000 would become 256 x 256,000,000; the middle is what a crop sees anyway."""
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (shape[1], shape[0], 3), dtype=np.uint8)
+    image = Image.fromarray(pixels)
+    whole = resized(image, TransformSettings())
+    assert min(whole.size) == 256 and whole.width * whole.height <= 1.01 * MOST_RESIZED
+    some = [(side // 2 - 20, side // 2 + 20) if side > 40 else (0, side) for side in shape]
+    middle = image.crop((some[0][0], some[1][0], some[0][1], some[1][1]))
+    np.testing.assert_array_equal(
+        clean(image, TransformSettings()), clean(middle, TransformSettings())
+    )
+
+
+def test_the_whole_image_becomes_a_square_where_the_network_wants_it() -> None:
+    rng = np.random.default_rng(0)
+    image = Image.fromarray(rng.integers(0, 256, (10, 20, 3), dtype=np.uint8))
+    how = Preprocessing(8, 8, False, "bilinear", (0.5,) * 3, (0.5,) * 3)
+    truth = np.asarray(image.resize((8, 8), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
+    np.testing.assert_array_equal(prepared(image, how), truth)
+    cut = replace(how, centre_crop=True, interpolation="bicubic", resize=9)
+    expected = clean(image, TransformSettings(image_size=8, resize=9))
+    np.testing.assert_array_equal(prepared(image, cut), expected)

@@ -46,7 +46,12 @@ class Preprocessing:
 
     def room_to_crop(self) -> int:
         """What the shorter side is resized to where random crops need a margin, as in training."""
-        return self.resize if self.centre_crop else int(self.image_size * _MARGIN)
+        return self.resize if self.centre_crop else margin_around(self.image_size)
+
+
+def margin_around(image_size: int) -> int:
+    """What the shorter side is resized to where only the size of the crop is known."""
+    return int(image_size * _MARGIN)
 
 
 def read_preprocessing(
@@ -112,13 +117,13 @@ class _Reader:
     def side(self, key: str, value: Any) -> int:
         """One side of a square from any of the ways to write it."""
         if isinstance(value, Mapping):
-            sides = {value[name] for name in ("height", "width") if name in value}
-            sides = sides or {value.get("shortest_edge")}
+            sides = [value[name] for name in ("height", "width") if name in value]
+            sides = sides or [value.get("shortest_edge")]
         else:
-            sides = set(value) if isinstance(value, list | tuple) else {value}
-        if len(sides) != 1:
+            sides = list(value) if isinstance(value, list | tuple) else [value]
+        if not sides or any(side != sides[0] for side in sides):
             raise self.bad(key, "a square: goal cuts images to squares", value)
-        [side] = sides
+        side = sides[0]
         if not isinstance(side, int) or isinstance(side, bool) or not 1 <= side <= MOST_SIDE:
             raise self.bad(key, f"a whole number of pixels from 1 to {MOST_SIDE}", value)
         return side
@@ -131,7 +136,8 @@ def _geometry(
     values = read.values
     size, crop_size = values.get("size"), values.get("crop_size")
     cropped = read.flag("do_center_crop", crop_size is not None) and crop_size is not None
-    if size is None or not read.flag("do_resize", True):
+    resizes = read.flag("do_resize", True)
+    if size is None or not resizes:
         return _native(read, config, crop_size if cropped else None, fallbacks)
     side = read.side("size", size)
     if cropped:
@@ -156,7 +162,7 @@ def _native(
     else:
         side = _USUAL_SIDE
         fallbacks.append(f"no image size is named: {side} pixels")
-    resize = int(side * _MARGIN)
+    resize = margin_around(side)
     fallbacks.append(f"no resizing is named: the shorter side to {resize}, then a centre crop")
     return side, resize, True
 

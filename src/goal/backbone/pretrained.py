@@ -25,6 +25,7 @@ from goal.common.section import shorten
 
 _MOST_JSON_BYTES = 16_000_000
 _MOST_LAYERS = 1000
+_HUB_ID = r"[\w-][\w.-]*/[\w-][\w.-]*"
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _SECONDS_TO_ANSWER = 10.0
@@ -70,13 +71,34 @@ def load_pretrained(name: str, download: bool = False) -> Pretrained:
         return _from_pth(path)
     if path.is_dir():
         return _from_folder(name, path)
-    if not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name):
+    if not re.fullmatch(_HUB_ID, name):
         raise GoalError(
             f"Unknown backbone '{visible(shorten(name))}'.{did_you_mean(name, BACKBONES)} Give a "
             f"hub id such as facebook/dino-vitb16, a transformers folder, a DINO .pth file, or "
             f"'{EMBEDDED}'. If the folder has moved, say where it is now: --backbone FOLDER."
         )
     return _from_folder(name, _hub_folder(name, download))
+
+
+def peek_preprocessing(name: str) -> Preprocessing | None:
+    """Read how a backbone wants its images without loading it; None if it is not here to ask."""
+    folder = Path(name)
+    if name == EMBEDDED:
+        with as_file(files("goal.backbone") / "embedded" / name) as embedded:
+            return _folder_preprocessing(name, embedded)[1]
+    if not folder.is_dir() and re.fullmatch(_HUB_ID, name):
+        try:
+            folder = Path(huggingface_hub.snapshot_download(name, local_files_only=True))
+        except Exception:  # not on this machine
+            return None
+    if not (folder / "config.json").is_file():
+        return None
+    return _folder_preprocessing(name, folder)[1]
+
+
+def _folder_preprocessing(name: str, folder: Path) -> tuple[dict[str, Any], Preprocessing]:
+    config = _read_json(folder / "config.json")
+    return config, read_preprocessing(config, _processor(folder), name)
 
 
 def _from_pth(path: Path) -> Pretrained:
@@ -136,9 +158,7 @@ def _from_folder(name: str, folder: Path) -> Pretrained:
     """Load a transformers folder, whoever made it."""
     if not os.path.lexists(folder / "config.json"):
         raise GoalError(f"{name} is not a transformers model folder: it has no config.json.")
-    config = _read_json(folder / "config.json")
-    processor = _processor(folder)
-    preprocessing = read_preprocessing(config, processor, name)
+    config, preprocessing = _folder_preprocessing(name, folder)
     _check_layers(config, name)
     size = _weight_bytes(folder, name)
     try:

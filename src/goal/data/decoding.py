@@ -1,18 +1,27 @@
 """From a file to an upright RGB image, or a reason why not: the one decoder of the package.
 
 Used as they look: palettes, CMYK, the first frame of an animation, turned photographs (upright by
-their EXIF tag), 16 bits per pixel (scaled to 8) and transparency (over white). Refused: what Pillow
-cannot read to its end, more than `MOST_PIXELS`, and 32-bit pixels beyond the range of 16 bits,
-which have no agreed white.
+their EXIF tag), 16 bits per pixel (scaled to 8) and transparency (over white). Refused: formats
+other than `FORMATS`, what Pillow cannot read to its end, more than `MOST_PIXELS`, and 32-bit
+pixels beyond the range of 16 bits, which have no agreed white.
 """
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from goal.common.errors import GoalError
+from goal.common.escaping import file_name
 
 DECODING = 2
 """Changes whenever the same file may give other pixels: a part of every file's digest."""
+
+FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+"""What is read, whatever a file's name says. Pillow hands some others to outside programs."""
 
 MOST_PIXELS = 120_000_000
 _DEEP = ("I", "I;16", "I;16B", "I;16L", "I;16N")
@@ -23,18 +32,35 @@ class UnreadableImage(GoalError):
     """An image that cannot be used; `reason` says why in a few words."""
 
     def __init__(self, name: object, reason: str) -> None:
-        super().__init__(f"Cannot read the image {name}: {reason}. Repair the file or remove it.")
+        super().__init__(
+            f"Cannot read the image {_shown(name)}: {reason}. Repair the file or remove it."
+        )
         self.reason = reason
 
 
+def opened(path: object) -> Image.Image:
+    """Read the header of an image file in one of `FORMATS`; nothing of it is decoded yet."""
+    return Image.open(path, formats=FORMATS)  # type: ignore[arg-type]
+
+
 def decode(path: object) -> Image.Image:
-    """Read an image file as upright RGB, or raise `UnreadableImage`."""
+    """Read an image file as upright RGB, or raise `UnreadableImage`.
+
+    Threads that decode at the same time share a budget of memory, so that a few large images
+    take turns. A lack of memory all the same is an error of its own, never a reason to skip.
+    """
     try:
-        with Image.open(path) as opened:  # type: ignore[arg-type]
-            check_size(path, opened)
-            return upright_rgb(opened)
+        with opened(path) as image:
+            check_size(path, image)
+            with _BUDGET.holding(_bytes_needed(image)):
+                return upright_rgb(image)
     except UnreadableImage:
         raise
+    except MemoryError as error:
+        raise GoalError(
+            f"There is not enough memory to decode the image {_shown(path)}. Make it smaller, "
+            f"remove it, or leave more memory to goal."
+        ) from error
     except Exception as error:  # Pillow's readers raise almost anything on damaged bytes
         raise UnreadableImage(path, explain(error)) from error
 
@@ -47,10 +73,50 @@ def check_size(path: object, image: Image.Image) -> None:
         )
 
 
+class Budget:
+    """Memory that threads share: each takes what it needs, and waits while others hold it.
+
+    Whoever needs more than there is in all works alone.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._held = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def holding(self, amount: int) -> Iterator[None]:
+        """Hold `amount` bytes, waiting until they are free."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._held or self._held + amount <= self._total)
+            self._held += amount
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._held -= amount
+                self._changed.notify_all()
+
+
+_BUDGET = Budget(1_000_000_000)
+
+
+def _bytes_needed(image: Image.Image) -> int:
+    """Upper bound, from the header, of what decoding holds at one time: copies included."""
+    plain = image.mode in ("1", "L", "P", "RGB", "CMYK", "YCbCr") and (
+        "transparency" not in image.info
+    )
+    return image.width * image.height * (12 if plain else 24)
+
+
+def _shown(path: object) -> str:
+    return file_name(path) if isinstance(path, str | os.PathLike) else str(path)
+
+
 def explain(error: Exception) -> str:
     """Put an error of a reader into a few words."""
     if isinstance(error, UnidentifiedImageError):
-        return "no image format that Pillow knows"
+        return f"none of the image formats {', '.join(FORMATS)}"
     text = str(error).splitlines()
     return text[0] if text and text[0] else type(error).__name__
 

@@ -8,18 +8,29 @@ from pathlib import Path
 import numpy as np
 
 from goal.common.errors import GoalError
+from goal.common.escaping import file_name
 from goal.data.images import FileImages
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 
+HIDDEN = "a hidden folder: its name begins with a dot"
+
 
 def class_folders(parent: Path) -> list[str]:
     """Names of the folders in `parent`, sorted; hidden ones do not count."""
+    return sorted(entry.name for entry in _folders(parent) if not entry.name.startswith("."))
+
+
+def hidden_folders(parent: Path) -> list[Path]:
+    """Folders in `parent` that are no classes because their names begin with a dot."""
+    return sorted(entry for entry in _folders(parent) if entry.name.startswith("."))
+
+
+def _folders(parent: Path) -> list[Path]:
     try:
-        entries = list(parent.iterdir())
+        return [entry for entry in parent.iterdir() if entry.is_dir()]
     except OSError as error:
-        raise GoalError(f"Cannot list the folder {parent}: {error}.") from error
-    return sorted(entry.name for entry in entries if entry.name[0] != "." and entry.is_dir())
+        raise GoalError(f"Cannot list the folder {file_name(parent)}: {error}.") from error
 
 
 def image_files(folder: Path) -> list[Path]:
@@ -28,10 +39,10 @@ def image_files(folder: Path) -> list[Path]:
         with os.scandir(folder) as entries:
             found = [entry.name for entry in entries if _is_image(entry)]
     except OSError as error:
-        raise GoalError(f"Cannot list the folder {folder}: {error}.") from error
+        raise GoalError(f"Cannot list the folder {file_name(folder)}: {error}.") from error
     if not found:
         raise GoalError(
-            f"The folder {folder} holds no images ({', '.join(IMAGE_SUFFIXES)}). "
+            f"The folder {file_name(folder)} holds no images ({', '.join(IMAGE_SUFFIXES)}). "
             "Add some or remove the folder."
         )
     return [folder / name for name in sorted(found)]

@@ -11,13 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image
-
 from goal.common.errors import GoalError
 from goal.common.escaping import file_name
 from goal.common.progress import Reporter
-from goal.data.decoding import UnreadableImage, check_size, explain
-from goal.data.listing import class_folders
+from goal.data.decoding import UnreadableImage, check_size, explain, opened
+from goal.data.listing import HIDDEN, class_folders, hidden_folders
 
 _AT_ONCE = 1000
 _READERS = min(8, os.cpu_count() or 1)
@@ -54,13 +52,18 @@ def screen_classes(root: Path, reporter: Reporter) -> dict[str, Screened]:
         raise GoalError(
             f"{file_name(root)} holds no class folders. Make one folder of images per class."
         )
-    classes = {name: screen_below(root / name, reporter) for name in names}
+    classes = {file_name(name): screen_below(root / name, reporter) for name in names}
+    if len(classes) < len(names):
+        raise GoalError(f"Two class folders in {file_name(root)} are spelt alike. Rename one.")
     for name, found in classes.items():
         if not found.paths:
             raise GoalError(
                 f"The class folder {file_name(root / name)} holds no readable image "
                 f"({len(found.skipped)} files skipped). Add some or remove the folder."
             )
+    hidden = [(path, HIDDEN) for path in hidden_folders(root)]
+    first = next(iter(classes.values()))
+    first.skipped[:0] = hidden  # they belong to no class; people are told of all together
     return classes
 
 
@@ -88,21 +91,31 @@ def _problem(path: Path) -> str | None:
             return "not a regular file"
         if facts.st_size == 0:
             return "empty file"
-        with Image.open(path) as opened:
-            check_size(path, opened)
+        with opened(path) as image:
+            check_size(path, image)
     except UnreadableImage as error:
         return error.reason
+    except MemoryError as error:
+        raise GoalError(
+            f"There is not enough memory to look at the image {file_name(path)}. Remove it, or "
+            f"leave more memory to goal."
+        ) from error
     except Exception as error:  # Pillow's readers raise almost anything on damaged bytes
         return explain(error)
     return None
 
 
 def _files_below(folder: Path, unlisted: list[tuple[Path, str]]) -> Iterator[Path]:
-    """Walk a tree without following links to folders; folders that cannot be listed are noted."""
+    """Walk a tree; folders that are links, hidden or cannot be listed are noted, not entered."""
 
     def note(error: OSError) -> None:
         unlisted.append((Path(error.filename), f"cannot be listed: {error.strerror}"))
 
     for parent, folders, files in os.walk(folder, onerror=note):
+        for name in sorted(folders):
+            if name.startswith("."):
+                unlisted.append((Path(parent, name), HIDDEN))
+            elif Path(parent, name).is_symlink():
+                unlisted.append((Path(parent, name), "a link to a folder: links are not followed"))
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (Path(parent, name) for name in files if not name.startswith("."))

@@ -264,5 +264,5 @@ def require_backbone(learner: Learner, fingerprint: str) -> None:
     if fingerprint != learner.bank.fingerprint:
         raise GoalError(
             f"The backbone {learner.settings.backbone.name} is not the one this model was fitted "
-            f"with: its weights have changed. Put the former ones back."
+            f"with: its weights or their use differ. Give the former one: --backbone FOLDER."
         )

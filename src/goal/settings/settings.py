@@ -10,6 +10,8 @@ from typing import Any
 
 from pydantic import Field, SerializeAsAny, field_validator
 
+from goal.backbone.preprocessing import margin_around
+from goal.backbone.pretrained import peek_preprocessing
 from goal.backbone.trunk import BackboneSettings
 from goal.bank.bank import BankSettings
 from goal.common.errors import GoalError, pick
@@ -85,7 +87,26 @@ def compose(*layers: Mapping[str, Any]) -> Settings:
     dataset = str(merged.get("data", {}).get("name", DEFAULT_DATASET))
     names = {"data": {"name": dataset}, "method": {"name": DEFAULT_METHOD}}
     defaults = pick(DATASETS, dataset, "dataset").defaults
-    return Settings.parse(merge(merge(names, defaults), merged))
+    merged = merge(merge(names, defaults), merged)
+    return Settings.parse(_with_sizes(merged) if dataset == "folder" else merged)
+
+
+def _with_sizes(merged: dict[str, Any]) -> dict[str, Any]:
+    """Add what a person's own images leave open: the sizes that the backbone's files name."""
+    given, backbone = merged.get("transform", {}), merged.get("backbone", {})
+    if not isinstance(given, Mapping) or not isinstance(backbone, Mapping):
+        return merged  # told by the validation
+    if {"image_size", "resize"} <= given.keys():
+        return merged
+    native = peek_preprocessing(str(backbone.get("name", BackboneSettings().name)))
+    if native is None:
+        return merged
+    sizes = {"image_size": native.image_size, "resize": native.room_to_crop()}
+    if isinstance(wanted := given.get("image_size"), int) and wanted != native.image_size:
+        sizes["resize"] = margin_around(wanted)
+    elif isinstance(limit := given.get("resize"), int):
+        sizes["image_size"] = min(limit, native.image_size)
+    return merge({"transform": sizes}, merged)
 
 
 def identity_of(plain: Mapping[str, Any]) -> dict[str, Any]:

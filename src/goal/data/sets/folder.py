@@ -1,12 +1,14 @@
 """Your own images: one folder per class, with or without a split of your own."""
 
 import hashlib
+import os
 from pathlib import Path
 
 from goal.common.errors import GoalError
+from goal.common.escaping import file_name
 from goal.common.progress import Reporter
 from goal.data.images import Dataset, DatasetSpec, DataSettings
-from goal.data.listing import class_folders, collect, image_files
+from goal.data.listing import HIDDEN, class_folders, collect, hidden_folders, image_files
 
 
 def load(settings: DataSettings, reporter: Reporter) -> Dataset:
@@ -17,7 +19,11 @@ def load(settings: DataSettings, reporter: Reporter) -> Dataset:
             f"There is no folder {root}. Give, as root, a folder that holds one folder of images "
             "per class."
         )
-    if (root / "train").is_dir() and (root / "test").is_dir():
+    parts = [root / "train", root / "test"]
+    given = all(part.is_dir() for part in parts)
+    for hidden in [path for part in (parts if given else [root]) for path in hidden_folders(part)]:
+        reporter.warn(f"Skipped {file_name(hidden)}: {HIDDEN}.")
+    if given:
         return _given_split(root)
     return _hashed_split(root, settings.test_fraction)
 
@@ -33,7 +39,7 @@ def _given_split(root: Path) -> Dataset:
         )
     train = {i: image_files(root / "train" / name) for i, name in enumerate(classes)}
     test = {classes.index(name): image_files(root / "test" / name) for name in tested}
-    return Dataset("folder", tuple(classes), collect(train), collect(test))
+    return Dataset("folder", tuple(map(file_name, classes)), collect(train), collect(test))
 
 
 def _hashed_split(root: Path, test_fraction: float) -> Dataset:
@@ -42,7 +48,7 @@ def _hashed_split(root: Path, test_fraction: float) -> Dataset:
     test: dict[int, list[Path]] = {}
     for label, name in enumerate(classes):
         train[label], test[label] = split(image_files(root / name), test_fraction)
-    return Dataset("folder", tuple(classes), collect(train), collect(test))
+    return Dataset("folder", tuple(map(file_name, classes)), collect(train), collect(test))
 
 
 def _classes(parent: Path) -> list[str]:
@@ -72,7 +78,7 @@ def split(files: list[Path], test_fraction: float) -> tuple[list[Path], list[Pat
 
 def _rank(file: Path) -> float:
     """A number in [0, 1) that depends on the names of the file and its class alone."""
-    digest = hashlib.sha256(f"{file.parent.name}/{file.name}".encode()).digest()
+    digest = hashlib.sha256(os.fsencode(f"{file.parent.name}/{file.name}")).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
 
