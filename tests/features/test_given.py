@@ -17,7 +17,8 @@ from goal.features.given import (
     read_features,
     read_labels,
 )
-from goal.features.store import FeatureStore, Origin
+from goal.features.origin import Origin
+from goal.features.store import FeatureStore
 
 VALUES = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
 LABELS = ["cat", "cat", "dog", "dog", "dog", "cat"]

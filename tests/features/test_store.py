@@ -9,7 +9,8 @@ import pyarrow.parquet
 import pytest
 
 from goal.common.errors import GoalError
-from goal.features.store import CONTENTS, FeatureStore, Origin, verify_all
+from goal.features.origin import Origin
+from goal.features.store import CONTENTS, FeatureStore, verify_all
 from goal.storage import files
 from goal.storage.manifest import Findings
 

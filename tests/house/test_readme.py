@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from goal.cli import main
+from goal.counting.estimators import Count
 from goal.learning.learner import Learner
 from tests.models.digit_folders import write_digits
 from tests.small_run import as_flags
@@ -56,7 +57,7 @@ def test_other_commands_are_spelt_right(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.usefixtures("_elsewhere")
 def test_commands_for_ones_own_images_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Learner, "count_new", lambda self, tokens, index: 2)
+    monkeypatch.setattr(Learner, "count_new", lambda self, tokens, index: Count(2))
     write_digits(tmp_path / "labelled", dict.fromkeys(range(4), range(10)), labelled=True)
     write_digits(tmp_path / "week-1", {0: range(10, 13), 4: range(10), 5: range(10)})
     write_digits(tmp_path / "week-2", {4: range(10, 13), 6: range(10)})

@@ -77,8 +77,10 @@ def test_the_graph_scores_whole_images_as_the_method_does(name: str, tmp_path: P
         with torch.no_grad():
             outputs = method.infer(backbone.trunk(torch.from_numpy(cut)))
             scores = method.class_scores(outputs)
-        (found,) = session.run(None, {"pixels": images})
+        found, probable = session.run(None, {"pixels": images})
         expected = scores.numpy()
+        likely = method.probabilities(scores).numpy()
+        np.testing.assert_allclose(probable, likely, atol=5e-3)
         size = np.abs(expected).max()
         np.testing.assert_allclose(found / size, expected / size, atol=1e-3)
         best = np.sort(expected, axis=1)

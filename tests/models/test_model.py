@@ -13,9 +13,10 @@ from PIL import Image
 
 from goal.common.errors import GoalError
 from goal.common.progress import Item, Reporter
+from goal.counting.estimators import Count
 from goal.learning.learner import Learner
 from goal.methods.registry import METHODS
-from goal.models import model as life
+from goal.models import opened
 from goal.models.looking import pooled
 from goal.models.model import Model
 from goal.numerics.simplex import VertexLedger
@@ -112,7 +113,7 @@ def test_judgement_holds_in_predictions_and_in_later_stages(tmp_path: Path) -> N
     assert 5 not in model.predict(week).ids
     model.undo()
     assert model.roster.names[4] == "four" and model.roster.owner[5] == 4
-    model.undo()
+    model.undo(stage=True)
     assert model.roster.names == ["0", "1", "2", "3"]
     assert model.store.judgement().names == {}
     with pytest.raises(GoalError, match="Only the labelled stage is left"):
@@ -150,7 +151,8 @@ def test_an_interrupted_command_goes_on_to_the_very_same_model(tmp_path: Path) -
             assert first.read_bytes() == second.read_bytes(), (step, name)
     assert cut.discover(week, 2) == cut.records[1]  # the same command again changes nothing
     with pytest.raises(Interrupted):
-        Model(tmp_path / "cut", Dying(1)).discover(screened(tmp_path / "labelled"), 1)
+        other = write_digits(tmp_path / "other", {6: range(12)})
+        Model(tmp_path / "cut", Dying(1)).discover(screened(other), 1)
     assert "unfinished" in cut.undo() and len(cut.records) == 2
 
 
@@ -158,7 +160,7 @@ def test_nothing_new_adds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grown: Model
 ) -> None:
     before = len(grown.records)
-    monkeypatch.setattr(Learner, "count_new", lambda self, tokens, index: 0)
+    monkeypatch.setattr(Learner, "count_new", lambda self, tokens, index: Count(0, 1, 0.5))
     known = screened(write_digits(tmp_path / "known", {0: range(14, 18), 1: range(14, 18)}))
     assert grown.discover(known) is None
     assert len(grown.records) == before and not grown.store.work.exists()
@@ -167,7 +169,7 @@ def test_nothing_new_adds_nothing(
 def test_too_few_vertices_are_an_early_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("goal.models.model.room_for", lambda settings, base: base + 2)
+    monkeypatch.setattr("goal.models.opened.room_for", lambda settings, base: base + 2)
     model = fitted(tmp_path / "model", tmp_path / "labelled", "goal")
     assert (model.records[0].capacity, model.records[0].free) == (6, 2)
     week = screened(write_digits(tmp_path / "week", WEEK))
@@ -176,7 +178,7 @@ def test_too_few_vertices_are_an_early_error(
         raise AssertionError("the backbone was loaded before the error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(life, "Learner", forbidden)
+        patch.setattr(opened, "Learner", forbidden)
         with pytest.raises(GoalError, match=r"only 2 of 6 are free.*extend-vertices"):
             Model(tmp_path / "model").discover(week, 3)
     assert len(model.records) == 1

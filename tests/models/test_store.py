@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import torch
 
 from goal.common.errors import GoalError
 from goal.models.classes import Roster, class_name, class_names
-from goal.models.store import Judgement, StageRecord, Store
+from goal.models.history import Action, Judgement
+from goal.models.store import StageRecord, Store, verify_all
 from goal.storage import files
+from goal.storage.manifest import Findings
 
 
 def record(step: int, **facts: Any) -> StageRecord:
@@ -52,7 +55,11 @@ def listing(folder: Path) -> dict[str, str]:
 
 def test_steps_are_read_back_and_every_file_is_in_the_manifest(tmp_path: Path) -> None:
     store = grown(tmp_path, 2)
-    assert store.records() == [record(0), record(1)]
+    assert [found.model_copy(update={"before": None}) for found in store.records()] == [
+        record(0),
+        record(1),
+    ]
+    assert [found.before for found in store.records()] == ["", store.seal(0)]
     assert store.state(1)["value"].tolist() == [1]
     folder = store.path(1)
     listed = json.loads((folder / "manifest.json").read_text())
@@ -88,24 +95,34 @@ def test_a_commit_that_dies_at_any_write_leaves_the_model_as_it_was(
             store.begin({"step": 1, "key": "x"})
             store.commit(record(1), {"a.txt": b"hello"}, {"value": torch.tensor([1])})
         monkeypatch.setattr(files, "replacing", real)
-        assert store.records() == [record(0)]
+        assert [found.key for found in store.records()] == ["key 0"]
         kept = {name: seal for name, seal in listing(tmp_path).items() if ".work" not in name}
         assert kept == before
-    assert grown(tmp_path, 0).records() == [record(0)]
+    assert [found.key for found in grown(tmp_path, 0).records()] == ["key 0"]
+
+
+def rename(id: int, name: str) -> Action:
+    return Action(kind="rename", said=f"the name {name}", ids=[id], name=name)
+
+
+def merge(id: int, into: int) -> Action:
+    return Action(kind="merge", said=f"the merging of {id}", ids=[id], into=into)
 
 
 def test_leftovers_of_a_kill_are_cleared_by_the_next_writer(tmp_path: Path) -> None:
     store = grown(tmp_path, 3)
-    store.judge(Judgement(names={"1": "hound", "5": "truck"}, merged={"4": 0}))
+    with store.writing():
+        for action in (rename(1, "hound"), rename(5, "truck"), merge(4, 0)):
+            store.act(action)
     # Killed after the step took its place, before the work was cleared away.
     store.work.mkdir()
     files.write_json(store.work / "plan.json", {"step": 2, "key": "x"})
     # Killed in the middle of an undo, before the judgement followed.
-    store.path(2).replace(tmp_path / ".undone")
+    (tmp_path / ".undone").mkdir()
+    store.path(2).replace(tmp_path / ".undone" / store.seal(2))
     with store.writing():
         assert store.plan() == {"step": 2, "key": "x"}  # step 2 is open again
         store.drop_work()
-    assert not (tmp_path / ".undone").exists() and not store.work.exists()
     assert store.judgement() == Judgement(names={"1": "hound"})
     with store.writing():
         store.begin({"step": 0, "key": "long done"})
@@ -113,14 +130,116 @@ def test_leftovers_of_a_kill_are_cleared_by_the_next_writer(tmp_path: Path) -> N
         assert not store.work.exists()
 
 
-def test_undo_takes_back_a_step_and_what_was_judged_about_its_classes(tmp_path: Path) -> None:
+def test_undoing_a_step_takes_what_was_judged_about_its_classes(tmp_path: Path) -> None:
     store = grown(tmp_path, 2)
-    store.judge(Judgement(names={"0": "lion", "3": "truck"}, merged={"2": 1, "1": 0}))
     with store.writing():
-        store.undo()
-    assert store.records() == [record(0)]
+        for action in (rename(0, "lion"), rename(3, "truck"), merge(2, 1), merge(1, 0)):
+            store.act(action)
+        before = listing(tmp_path)
+        store.undo(stage=True)
+    assert [found.step for found in store.records()] == [0]
     assert store.judgement() == Judgement(names={"0": "lion"}, merged={"1": 0})
-    assert {path.name for path in tmp_path.iterdir()} == {".lock", "stages", "judgement.json"}
+    with store.writing():
+        assert [action.kind for action in store.redo()] == ["discover", "rename", "merge"]
+        assert store.redo() == []
+    assert store.judgement() == Judgement(
+        names={"0": "lion", "3": "truck"}, merged={"2": 1, "1": 0}
+    )
+    after = listing(tmp_path)
+    kept = [name for name in before if name.startswith("stages")]
+    assert all(after[name] == before[name] for name in kept)
+
+
+def test_undo_takes_back_action_by_action_and_redo_brings_each_back(tmp_path: Path) -> None:
+    store = grown(tmp_path, 2)
+    with store.writing():
+        store.act(rename(0, "lion"))
+        store.act(merge(3, 2))
+        states = [store.judgement()]
+        taken = []
+        while gone := store.undo():
+            store.undone()
+            taken.append(gone[0].kind)
+            states.append(store.judgement())
+        assert taken == ["merge", "rename", "discover"] and len(store.records()) == 1
+        for expected in reversed(states[:-1]):
+            store.redo()
+            assert store.judgement() == expected
+        assert len(store.records()) == 2 and store.redo() == []
+        store.undo()
+        store.undone()
+        store.act(rename(1, "wolf"))  # something else: the way back is gone
+        assert store.redo() == []
+
+
+@pytest.mark.parametrize("moment", ["replace", "_write", "undone"])
+def test_an_undo_cut_short_and_repeated_takes_back_one_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    store = grown(tmp_path, 4)
+    with monkeypatch.context() as patch, store.writing():
+        place = Path if moment == "replace" else Store
+
+        def stop(*arguments: Any) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            if moment != "undone":
+                patch.setattr(place, moment, stop)
+            store.undo()
+            raise KeyboardInterrupt
+    for _ in range(2):
+        with Store(tmp_path).writing():
+            assert [action.step for action in Store(tmp_path).undo()] == [3]
+        assert len(Store(tmp_path).records()) == 3
+    Store(tmp_path).undone()
+    with Store(tmp_path).writing():
+        assert [action.step for action in Store(tmp_path).undo()] == [2]
+
+
+def problems(folder: Path) -> list[str]:
+    found = Findings()
+    verify_all(folder, found)
+    return found.problems
+
+
+def test_what_is_lost_or_exchanged_is_found(tmp_path: Path) -> None:
+    def model(name: str) -> Store:
+        return grown(tmp_path / name, 3)
+
+    assert problems(model("whole").folder) == []
+    first = model("first")
+    shutil.rmtree(first.path(0))
+    assert "000 is missing" in problems(first.folder)[0]
+    with pytest.raises(GoalError, match="000 is missing"):
+        first.records()
+    last = model("last")
+    shutil.rmtree(last.path(2))
+    assert "002 is missing" in problems(last.folder)[0]
+    judged = model("judged")
+    (judged.folder / "judgement.json").unlink()
+    assert "judgement.json is missing" in problems(judged.folder)[0]
+    copied = model("copied")
+    shutil.rmtree(copied.path(1))
+    shutil.copytree(copied.path(0), copied.path(1))
+    assert "that of step 0" in problems(copied.folder)[0]
+    swapped, other = model("swapped"), Store(tmp_path / "other")
+    with other.writing():
+        other.begin({"step": 0, "key": "x"})
+        other.commit(record(0, key="of another model"), {}, {"value": torch.tensor([7])})
+    shutil.rmtree(swapped.path(0))
+    shutil.copytree(other.path(0), swapped.path(0))
+    assert any("does not follow" in text for text in problems(swapped.folder))
+    linked = model("linked")
+    linked.stages.rename(tmp_path / "elsewhere")
+    linked.stages.symlink_to(tmp_path / "elsewhere")
+    assert "is a link" in problems(linked.folder)[0]
+
+
+def test_more_than_a_thousand_steps_are_counted(tmp_path: Path) -> None:
+    for step in range(1001):
+        (tmp_path / "stages" / f"{step:03d}").mkdir(parents=True)
+    assert Store(tmp_path)._count() == 1001
 
 
 def test_the_same_plan_goes_on_and_another_starts_anew(tmp_path: Path) -> None:
@@ -148,7 +267,7 @@ def test_damage_and_other_formats_are_named(tmp_path: Path) -> None:
     path.write_text(whole.replace('"step"', '"stepp"'))
     with pytest.raises(GoalError, match="no such key"):
         store.records()
-    store.judge(Judgement(names={"0": "lion"}))
+    store.act(rename(0, "lion"))
     judged = tmp_path / "judgement.json"
     judged.write_text(judged.read_text().replace("lion", "loin"))
     with pytest.raises(GoalError, match="checksum is wrong"):
@@ -160,6 +279,10 @@ def test_damage_and_other_formats_are_named(tmp_path: Path) -> None:
 
 def roster(**judged: Any) -> Roster:
     return Roster([record(0), record(1)], Judgement(**judged))
+
+
+def after(before: Roster, action: Action) -> Roster:
+    return Roster([record(0), record(1)], before.judgement.after(action))
 
 
 def test_classes_with_a_persons_judgement() -> None:
@@ -175,12 +298,12 @@ def test_classes_with_a_persons_judgement() -> None:
 
 
 def test_merges_of_merges_end_in_one_class() -> None:
-    once = Roster([record(0), record(1)], roster().merged("new-1", ["new-2"]))
-    twice = Roster([record(0), record(1)], once.merged("dog", ["new-1"]))
+    once = after(roster(), roster().merged("new-1", ["new-2"]))
+    twice = after(once, once.merged("dog", ["new-1"]))
     assert twice.owner == [0, 1, 1, 1]
-    through_a_member = Roster([record(0), record(1)], once.merged("cat", ["new-2"]))
+    through_a_member = after(once, once.merged("cat", ["new-2"]))
     assert through_a_member.owner == [0, 1, 0, 0]
-    split = Roster([record(0), record(1)], twice.unmerged("new-2"))
+    split = after(twice, twice.unmerged("new-2"))
     assert split.owner == [0, 1, 1, 3]
     for keep, other in (("new-1", "new-2"), ("cat", "cat")):
         with pytest.raises(GoalError, match="itself"):
@@ -190,9 +313,9 @@ def test_merges_of_merges_end_in_one_class() -> None:
 
 
 def test_names_are_unique_tidy_and_harmless() -> None:
-    assert roster().renamed("new-1", "  red \t cow ").names == {"2": "red cow"}
-    assert roster().renamed("new-1", "a\x1b[0m").names == {"2": "a\\x1b[0m"}
-    assert roster().renamed("cat", "cat").names == {"0": "cat"}
+    assert roster().renamed("new-1", "  red \t cow ").name == "red cow"
+    assert roster().renamed("new-1", "a\x1b[0m").name == "a\\x1b[0m"
+    assert roster().renamed("cat", "cat").ids == [0]
     with pytest.raises(GoalError, match="`goal merge`"):
         roster().renamed("new-1", "dog")
     with pytest.raises(GoalError, match="Did you mean 'new-1'"):

@@ -103,12 +103,15 @@ class Embedder(nn.Module):
         return int(feature.shape[1])
 
 
-def load_embedder(name: str = DEFAULT_EMBEDDER, download: bool = False) -> Embedder:
+def load_embedder(
+    name: str = DEFAULT_EMBEDDER, download: bool = False, image_size: int | None = None
+) -> Embedder:
     """Load a whole network as a source of features.
 
     Args:
         name: A hub id, a transformers folder, a DINO ``.pth`` file, or an embedded backbone.
         download: Whether a hub id that is not on this machine may be fetched.
+        image_size: Side of the square input, if not the one that the network was made for.
     """
     found = load_pretrained(name, download)
     reading = _reading(found)
@@ -117,7 +120,7 @@ def load_embedder(name: str = DEFAULT_EMBEDDER, download: bool = False) -> Embed
             setattr(found.model, child, None)
     found.require_weights()
     with quiet_transformers():
-        return Embedder(name, found.model, reading, found.preprocessing)
+        return Embedder(name, found.model, reading, found.preprocessing.at(image_size))
 
 
 # -- where the feature is -------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from goal.common.errors import GoalError
@@ -43,6 +43,13 @@ class Preprocessing:
         """Everything that changes a feature, as plain values."""
         geometry = [self.image_size, self.resize, self.centre_crop, self.interpolation]
         return [*geometry, list(self.mean), list(self.std)]
+
+    def at(self, image_size: int | None) -> "Preprocessing":
+        """The same at another size of the square, with as much around it; None changes nothing."""
+        if image_size is None or image_size == self.image_size:
+            return self
+        resize = max(image_size, round(self.resize * image_size / self.image_size))
+        return replace(self, image_size=image_size, resize=resize)
 
     def room_to_crop(self) -> int:
         """What the shorter side is resized to where random crops need a margin, as in training."""

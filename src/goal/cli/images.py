@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 ModelPath = Annotated[Path, Parameter(name="--model", help="The model folder.")]
+Backbone = Annotated[
+    str | None,
+    Parameter(help="Where the backbone is now, if it was moved; it must be the same one."),
+]
+Download = Annotated[
+    bool, Parameter(negative=(), help="Fetch the backbone if it is not on this machine.")
+]
+Force = Annotated[bool, Parameter(negative=(), help="Overwrite the file if it exists.")]
 
 
 def fit(
@@ -31,6 +39,7 @@ def fit(
     backbone: str | None = None,
     seed: int | None = None,
     device: str | None = None,
+    download: Download = False,
     overrides: Set = (),
 ) -> None:
     """Learn labelled images, one folder per class: the first stage of a model.
@@ -44,6 +53,7 @@ def fit(
         backbone: Hub id, transformers folder, DINO .pth file, or digits-vit.
         seed: Seed; the same one gives the same model.
         device: Where to compute: cpu, cuda, cuda:1, ...
+        download: Fetch the backbone if it is not on this machine.
         overrides: Any other setting.
     """
     import numpy as np
@@ -58,9 +68,10 @@ def fit(
     skipped = [entry for found in classes.values() for entry in found.skipped]
     labels = [number for number, found in enumerate(classes.values()) for _ in found.paths]
     given = from_files(Screened(paths, skipped))
-    opened = _open(model)
+    opened = _open(model, download=download)
     record = opened.fit(given, np.array(labels, np.int64), list(classes), settings)
-    console.print(f"Learned {len(record.names)} classes from {record.images:,} images.")
+    classes_text = "1 class" if len(record.names) == 1 else f"{len(record.names)} classes"
+    console.print(f"Learned {classes_text} from {record.images:,} images.")
     _say_where(opened, record)
 
 
@@ -69,26 +80,26 @@ def discover(
     model: ModelPath,
     new: int | Literal["auto"] = "auto",
     device: str | None = None,
+    backbone: Backbone = None,
+    download: Download = False,
 ) -> None:
     """Learn unlabelled images as a new stage: find new classes, forget no known one.
 
-    Writes class and confidence of every image, and whether it is new. Interrupted, the same
-    command goes on where it stopped.
+    Writes class and confidence of every image, and whether it is new. Images that were learned
+    before keep their class. Interrupted, the same command goes on where it stopped.
 
     Args:
         images: Folders or files.
         model: The model folder.
         new: Number of new classes, or auto to estimate it (at most 10, or half as many as known).
         device: Where to compute, if not where the model was fitted.
+        backbone: Where the backbone is now, if it was moved.
+        download: Fetch the backbone if it is not on this machine.
     """
-    opened = _open(model, device)
+    opened = _open(model, device, backbone, download)
     opened.store.require()
     record = opened.discover(_screened(images), new)
     if record is None:
-        console.print(
-            "No new class found, so nothing was added. `goal predict` tells which known classes "
-            "the images show."
-        )
         return
     known = [opened.roster.known(id) for id in range(record.num_known, record.num_seen)]
     table = Table("New class", "Images", box=None)
@@ -101,7 +112,13 @@ def discover(
 
 
 def predict(
-    *images: Path, model: ModelPath, out: Path | None = None, device: str | None = None
+    *images: Path,
+    model: ModelPath,
+    out: Path | None = None,
+    force: Force = False,
+    device: str | None = None,
+    backbone: Backbone = None,
+    download: Download = False,
 ) -> None:
     """Tell the class of images, each by itself.
 
@@ -109,19 +126,29 @@ def predict(
         images: Folders or files.
         model: The model folder.
         out: Where to write the table: a .csv or .parquet file.
+        force: Overwrite that file if it exists.
         device: Where to compute, if not where the model was fitted.
+        backbone: Where the backbone is now, if it was moved.
+        download: Fetch the backbone if it is not on this machine.
     """
-    opened = _open(model, device)
+    opened = _open(model, device, backbone, download)
     opened.store.require()
-    found = opened.predict(_screened(images))
-    if out is not None:
-        found.write(out)
-        _say(f"Predictions: {out.resolve()}")
+    _refresh(opened)
+    target = None if out is None else _writable(out, force)
+    given = _screened(images)
+    found = opened.predict(given)
+    if target is not None:
+        found.write(target)
+        _say(f"Predictions: {target.resolve()}")
     _print_predictions(found)
     if found.skipped:
         console.print(f"Skipped {len(found.skipped)} files that are no readable images:")
         for name, reason in found.skipped[:_SHOWN]:
             _say(f"  {name}: {reason}")
+    if blank := given.blank():
+        console.print(f"{len(blank)} images show one colour all over; their class means nothing:")
+        for name in blank[:_SHOWN]:
+            _say(f"  {name}")
 
 
 def classes(*, model: ModelPath, plain: bool = False) -> None:
@@ -133,6 +160,7 @@ def classes(*, model: ModelPath, plain: bool = False) -> None:
     """
     opened = _folder(model)
     roster = opened.roster
+    _refresh(opened)
     if plain:
         for known in roster.classes():
             _say(known.name)
@@ -149,6 +177,9 @@ def classes(*, model: ModelPath, plain: bool = False) -> None:
             escape(", ".join(roster.names[id] for id in known.merged)),
         )
     console.print(table)
+    for record in opened.records:
+        if record.estimate is not None:
+            _say(f"Stage {record.index}: {record.estimate.text()}")
     last = opened.records[-1]
     if last.free is not None:
         console.print(f"Vertices: {last.free} of {last.capacity} are free.")
@@ -162,8 +193,8 @@ def rename(name: str, to: str, /, *, model: ModelPath) -> None:
         to: Its new name.
         model: The model folder.
     """
-    _folder(model).rename(name, to)
-    _say(f"{name} is called {to} now.")
+    kept = _folder(model).rename(name, to)
+    _say(f"{name} is called {kept} now.")
 
 
 def merge(keep: str, /, *others: str, model: ModelPath) -> None:
@@ -191,53 +222,93 @@ def unmerge(name: str, /, *, model: ModelPath) -> None:
     _say(f"{name} is a class of its own again.")
 
 
-def undo(*, model: ModelPath) -> None:
-    """Go back one stage, or drop an unfinished one.
+def undo(*, model: ModelPath, stage: bool = False) -> None:
+    """Take back the last action (a stage, a renaming, a merge, ...), or drop an unfinished stage.
+
+    Says what it took back; `goal redo` brings it back. Interrupted, the same command ends what
+    it began and goes no further.
+
+    Args:
+        model: The model folder.
+        stage: Take back the last stage, with every correction of its classes made since.
+    """
+    _say(_folder(model).undo(stage))
+
+
+def redo(*, model: ModelPath) -> None:
+    """Do again what the last undo took back, unless something else was done since.
 
     Args:
         model: The model folder.
     """
-    _say(_folder(model).undo())
+    _say(_folder(model).redo())
 
 
-def show(*, model: ModelPath, browse: Annotated[bool, Parameter(name="--open")] = False) -> None:
+def show(
+    *,
+    model: ModelPath,
+    out: Path | None = None,
+    force: Force = False,
+    browse: Annotated[bool, Parameter(name="--open")] = False,
+) -> None:
     """Write the model's report: its classes, and pictures of those it discovered.
 
     Args:
         model: The model folder.
+        out: Where to write it, if not into the model folder.
+        force: Overwrite that file if it exists.
         browse: Open it in a browser.
     """
     import webbrowser
 
-    page = _folder(model).write_page().resolve()
+    opened = _folder(model)
+    opened.store.require()
+    page = opened.write_page(None if out is None else _writable(out, force)).resolve()
     _say(f"Report: {page}")
     if browse:
         webbrowser.open(page.as_uri())
 
 
 def extend_vertices(
-    *, model: ModelPath, to: Annotated[int, Parameter(help="Vertices in all.")]
+    *,
+    model: ModelPath,
+    to: Annotated[int, Parameter(help="Vertices in all.")],
+    backbone: Backbone = None,
+    download: Download = False,
 ) -> None:
     """Make room for more classes; owned vertices move as little as possible.
 
     Args:
         model: The model folder.
         to: Vertices in all.
+        backbone: Where the backbone is now, if it was moved.
+        download: Fetch the backbone if it is not on this machine.
     """
-    record = _open(model).extend_vertices(to)
+    record = _open(model, None, backbone, download).extend_vertices(to)
     console.print(f"The model has {record.capacity} vertices now, {record.free} of them free.")
 
 
-def export(*, model: ModelPath, onnx: Annotated[Path, Parameter(help="File to write.")]) -> None:
-    """Write the model as one ONNX graph: whole images in, class scores out.
+def export(
+    *,
+    model: ModelPath,
+    onnx: Annotated[Path, Parameter(help="File to write.")],
+    force: Force = False,
+    backbone: Backbone = None,
+    download: Download = False,
+) -> None:
+    """Write the model as one ONNX graph: whole images in, class scores and probabilities out.
 
     Args:
         model: The model folder.
-        onnx: File to write; its metadata has the names of the classes.
+        onnx: File to write; its metadata has the names of the classes and explains the outputs.
+        force: Overwrite that file if it exists.
+        backbone: Where the backbone is now, if it was moved.
+        download: Fetch the backbone if it is not on this machine.
     """
-    opened = _open(model)
+    opened = _open(model, None, backbone, download)
     opened.store.require()
-    opened.export(onnx)
+    _refresh(opened)
+    opened.export(_writable(onnx, force))
     _say(f"Model: {onnx.resolve()}")
 
 
@@ -270,10 +341,27 @@ def doctor() -> None:
     console.print(table)
 
 
-def _open(folder: Path, device: str | None = None) -> "Model":
+def _open(
+    folder: Path,
+    device: str | None = None,
+    backbone: str | None = None,
+    download: bool = False,
+) -> "Model":
     from goal.models.model import Model
 
-    return Model(folder, reporter(), device)
+    return Model(folder, reporter(), device, backbone=backbone, download=download)
+
+
+def _refresh(opened: "ModelFolder") -> None:
+    """Draw a page anew that a killed command left behind."""
+    if (trouble := opened.refresh()) is not None:
+        _say(trouble)
+
+
+def _writable(path: Path, force: bool) -> Path:
+    from goal.models.places import writable
+
+    return writable(path, force)
 
 
 def _folder(folder: Path) -> "ModelFolder":

@@ -72,6 +72,29 @@ class Candidates(NamedTuple):
 Estimator = Callable[[Candidates], int]
 
 
+class Count(NamedTuple):
+    """A number of new classes, and how sure it is.
+
+    Attributes:
+        count: The number.
+        runner_up: What it would be if one measurement, the one nearest to its limit, fell on the
+            other side; None where there was nothing to measure.
+        confidence: By which share that measurement would have to change for it, 0 to 1: the
+            depth of a valley, the distance from a known class, or the scatter of the images.
+    """
+
+    count: int
+    runner_up: int | None = None
+    confidence: float = 1.0
+
+
+class _Doubt(NamedTuple):
+    """A measurement beside its limit: at a ratio of 1 the count would be another one."""
+
+    ratio: float
+    count: int
+
+
 def measure_known(features_ND: Tensor, labels_N: Tensor, count: int) -> tuple[Tensor, WithinClass]:
     """Measure labelled classes at stage 0.
 
@@ -198,24 +221,52 @@ def ruler(found: Candidates) -> int:
     it. Two clusters are one class if the valley between them is about as shallow as the one
     that a cut through a known class shows.
     """
-    part = found.partitions[bic(found)]
+    return measured(found).count
+
+
+def measured(found: Candidates) -> Count:
+    """Count as `ruler` does, and tell how near each of its measurements came to its limit."""
+    finest = bic(found)
+    if finest == 0:
+        return _sure_of(0, _doubts_of_bic(found))
+    part = found.partitions[finest]
     known = part.centres_CR[: part.num_known]
-    new = [
-        part.points_NR[part.labels_N == part.num_known + j]
-        for j in range(len(part.centres_CR) - part.num_known)
-    ]
-    kept = [
-        centre
-        for points, centre in zip(new, part.centres_CR[part.num_known :], strict=True)
-        if len(points) >= LEAST
-        and float(torch.cdist(points, known).square().mean(dim=0).min()) >= OUTSIDE * found.own
-    ]
+    kept, far = [], []
+    for j, centre in enumerate(part.centres_CR[part.num_known :]):
+        points = part.points_NR[part.labels_N == part.num_known + j]
+        if len(points) >= LEAST:
+            nearest = torch.cdist(points, known).square().mean(dim=0).min()
+            far.append(float(nearest) / (OUTSIDE * found.own))
+            kept += [centre] if far[-1] >= 1 else []
     if not kept:
-        return 0
+        return _sure_of(0, [_Doubt(ratio, 1) for ratio in far])
     centres = torch.cat([known, torch.stack(kept)])
     labels = torch.cdist(part.points_NR, centres).argmin(dim=1)
     clusters = [part.points_NR[labels == part.num_known + j] for j in range(len(kept))]
-    return _count_joined([points for points in clusters if len(points) >= LEAST], found.gap)
+    large = [points for points in clusters if len(points) >= LEAST]
+    count, doubts = _count_joined(large, found.gap)
+    if count == 1:  # with one class left, it is known after all if all its parts are
+        doubts.append(_Doubt(max(ratio for ratio in far if ratio >= 1), 0))
+    return _sure_of(count, doubts)
+
+
+def _sure_of(count: int, doubts: list[_Doubt]) -> Count:
+    """The count, with the measurement that came nearest to changing it."""
+    if not doubts:
+        return Count(count)
+    shares = [1 - min(doubt.ratio, 1 / max(doubt.ratio, 1e-12)) for doubt in doubts]
+    nearest = int(np.argmin(shares))
+    return Count(count, doubts[nearest].count, min(1.0, max(0.0, shares[nearest])))
+
+
+def _doubts_of_bic(found: Candidates) -> list[_Doubt]:
+    """How much less the images would have to scatter for one new class to be worth it."""
+    if len(found.partitions) < 2:
+        return []
+    count, width = found.partitions[0].points_NR.shape
+    price = np.exp(-(width + 1) * np.log(count) / (count * width))
+    none, one = (max(part.distortion, 1e-300) for part in found.partitions[:2])
+    return [_Doubt(float(price * none / one), 1)]
 
 
 ESTIMATORS: dict[str, Estimator] = {
@@ -264,19 +315,28 @@ def _settle(points: Tensor, centres: Tensor, num_known: int, steps: int) -> Part
     return Partition(points, centres, num_known, labels, distortion)
 
 
-def _count_joined(clusters: list[Tensor], gap: float) -> int:
-    """Join the least parted two until every valley is as deep as `gap`; count what is left."""
+def _count_joined(clusters: list[Tensor], gap: float) -> tuple[int, list[_Doubt]]:
+    """Join the least parted two until every valley is as deep as `gap`; count what is left.
+
+    Returns:
+        The count, and how near to `gap` the valley that was crossed last came (but for it there
+        would be one more), and the shallowest one that is left (one less).
+    """
     depths = np.array(
         [[_depth(a, b) if a is not b else np.inf for b in clusters] for a in clusters]
     )
+    doubts: list[_Doubt] = []
     while len(clusters) > 1 and depths.min() < gap:
+        doubts = [_Doubt(float(depths.min()) / gap, len(clusters))]
         i, j = sorted(divmod(int(depths.argmin()), len(clusters)))
         clusters[i] = torch.cat([clusters[i], clusters[j]])
         del clusters[j]
         depths = np.delete(np.delete(depths, j, axis=0), j, axis=1)
         fresh = [_depth(clusters[i], b) if b is not clusters[i] else np.inf for b in clusters]
         depths[i, :], depths[:, i] = fresh, fresh
-    return len(clusters)
+    if len(clusters) > 1:
+        doubts.append(_Doubt(float(depths.min()) / gap, len(clusters) - 1))
+    return len(clusters), doubts
 
 
 def _depth(first_NR: Tensor, second_NR: Tensor) -> float:

@@ -93,17 +93,31 @@ class Subset:
     """Some images of a set, in an order of their own, under their labels or others."""
 
     def __init__(self, images: Images, ids: IntArray, labels: IntArray | None = None) -> None:
-        self._images = images
-        self._ids = ids
+        self.images = images
+        self.ids = ids
         self.labels = images.labels[ids] if labels is None else labels
 
     def image(self, index: int) -> Image.Image:
         """Decode image `index` of the subset."""
-        return self._images.image(int(self._ids[index]))
+        return self.images.image(int(self.ids[index]))
 
     def digest(self, index: int) -> bytes:
         """Hash of image `index` of the subset."""
-        return self._images.digest(int(self._ids[index]))
+        return self.images.digest(int(self.ids[index]))
+
+
+def content_digest(images: Images, index: int) -> bytes:
+    """Hash of what an image holds, wherever it lies: a file's bytes, or else the pixels."""
+    if isinstance(images, Subset):
+        return content_digest(images.images, int(images.ids[index]))
+    if not isinstance(images, FileImages):
+        return images.digest(index)
+    path = images.paths[index]
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").digest()[:DIGEST_BYTES]
+    except OSError as error:
+        raise UnreadableImage(path, explain(error)) from error
 
 
 @dataclass(frozen=True)

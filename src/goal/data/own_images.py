@@ -2,8 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,12 @@ from goal.common.arrays import IntArray
 from goal.common.errors import GoalError
 from goal.common.escaping import file_name
 from goal.common.progress import Reporter
-from goal.data.decoding import DECODING, UnreadableImage, upright_rgb
-from goal.data.images import DIGEST_BYTES, FileImages, Images, Subset
+from goal.data.decoding import DECODING, UnreadableImage, explain, upright_rgb
+from goal.data.images import DIGEST_BYTES, FileImages, Images, Subset, content_digest
 from goal.data.screening import Screened, screen
+
+_READERS = min(8, os.cpu_count() or 1)
+_BLANK_BYTES = 65536  # more than a compressed picture of one colour usually takes
 
 
 @dataclass(frozen=True)
@@ -38,17 +43,49 @@ class ImageSet:
     def __len__(self) -> int:
         return len(self.names)
 
-    def without(self, lost: dict[int, str]) -> "ImageSet":
+    def without(self, lost: Mapping[int, str]) -> "ImageSet":
         """Leave out images that proved unreadable, by position in the set."""
         if not lost:
             return self
-        left = [index for index in range(len(self)) if index not in lost]
-        return ImageSet(
-            Subset(self.images, np.array(left, dtype=np.int64)),
-            [self.names[index] for index in left],
-            [self.kept[index] for index in left],
-            self.skipped + [(self.names[index], reason) for index, reason in lost.items()],
+        reasons = [(self.names[index], reason) for index, reason in lost.items()]
+        left = self.chosen([index for index in range(len(self)) if index not in lost])
+        return replace(left, skipped=self.skipped + reasons)
+
+    def chosen(self, positions: Sequence[int]) -> "ImageSet":
+        """Some of the images, by position in the set."""
+        return replace(
+            self,
+            images=Subset(self.images, np.array(positions, dtype=np.int64)),
+            names=[self.names[index] for index in positions],
+            kept=[self.kept[index] for index in positions],
         )
+
+    def contents(self, lost: dict[int, str]) -> list[bytes]:
+        """Digest of what each image holds; unreadable ones are entered in `lost`, by position."""
+        with ThreadPoolExecutor(_READERS) as pool:
+            return list(pool.map(lambda index: self._content(index, lost), range(len(self))))
+
+    def _content(self, index: int, lost: dict[int, str]) -> bytes:
+        try:
+            return content_digest(self.images, index)
+        except UnreadableImage as error:
+            lost[index] = error.reason
+            return b""
+
+    def blank(self) -> list[str]:
+        """Names of images that show one colour all over.
+
+        Files larger than such a picture usually is in a compressed format are not opened.
+        """
+        with ThreadPoolExecutor(_READERS) as pool:
+            found = pool.map(self._is_blank, range(len(self)))
+            return [name for name, blank in zip(self.names, found, strict=True) if blank]
+
+    def _is_blank(self, index: int) -> bool:
+        try:
+            return could_be_blank(self.images, index) and is_blank(self.images.image(index))
+        except UnreadableImage:
+            return False
 
     def key(self, *facts: Any) -> str:
         """Hash of the images and of plain facts: what work on them depends on."""
@@ -88,6 +125,24 @@ def gather(images: Any, reporter: Reporter) -> ImageSet:
     return ImageSet(HeldImages(held), names, list(range(len(held))), [])
 
 
+def is_blank(image: Image.Image) -> bool:
+    """Whether an image shows one colour all over."""
+    return all(low == high for low, high in image.convert("RGB").getextrema())  # type: ignore[misc]
+
+
+def could_be_blank(images: Images, index: int) -> bool:
+    """Whether an image is held in memory, or its file as small as blank ones are."""
+    if isinstance(images, Subset):
+        return could_be_blank(images.images, int(images.ids[index]))
+    if not isinstance(images, FileImages):
+        return True
+    path = images.paths[index]
+    try:
+        return path.stat().st_size <= _BLANK_BYTES
+    except OSError as error:
+        raise UnreadableImage(path, explain(error)) from error
+
+
 class HeldImages:
     """Pillow images in memory."""
 
@@ -114,6 +169,7 @@ def _itemised(images: Any) -> list[Any]:
     """Split what was given into single images, channels last."""
     if isinstance(images, str | Path | Image.Image):
         raise GoalError("Give a list of images, even for a single one: [image].")
+    _refuse_open_file(images, "What was given")
     if hasattr(images, "detach"):  # a tensor, told without importing torch
         images = images.detach().cpu().numpy()
         images = _channels_last(images) if images.ndim == 4 else images
@@ -126,6 +182,14 @@ def _itemised(images: Any) -> list[Any]:
     return list(images)
 
 
+def _refuse_open_file(item: Any, what: str) -> None:
+    if hasattr(item, "read"):
+        raise GoalError(
+            f"{what} is an open file ({type(item).__name__}). Give its path, or open it as an "
+            "image: PIL.Image.open(file)."
+        )
+
+
 def _channels_last(values: Any) -> Any:
     """Tensors have their channels before height and width."""
     first = values.ndim >= 3 and values.shape[-3] in (1, 3)
@@ -135,6 +199,7 @@ def _channels_last(values: Any) -> Any:
 def _as_pillow(item: Any, index: int) -> Image.Image:
     if isinstance(item, Image.Image):
         return upright_rgb(item)
+    _refuse_open_file(item, f"Image {index}")
     if hasattr(item, "detach"):
         item = _channels_last(item.detach().cpu().numpy())
     values = np.asarray(item)

@@ -15,8 +15,9 @@ from goal.data.images import Images, Subset
 from goal.data.own_images import ImageSet
 from goal.features.embed import Part, embed, embed_parts, origin_of
 from goal.features.given import known_features
+from goal.features.origin import Origin, require_origin
 from goal.features.source import FeatureSource, as_tokens
-from goal.features.store import FeatureStore, Origin, require_origin
+from goal.features.store import FeatureStore
 
 _BATCH = 8192
 

@@ -14,22 +14,21 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image
 
 from goal.backbone.features import Embedder
-from goal.backbone.preprocessing import Preprocessing
 from goal.common.arrays import Pixels
 from goal.common.process import Pause
 from goal.common.progress import Reporter
 from goal.data.decoding import UnreadableImage
 from goal.data.images import content_digest
 from goal.data.own_images import ImageSet
-from goal.features.store import FeatureStore, Origin
+from goal.data.transforms import prepared
+from goal.features.origin import Origin
+from goal.features.store import FeatureStore
 
 _READERS = min(8, os.cpu_count() or 1)
 _SHARD_ROWS = 16_384
 _SHARD_SECONDS = 30.0
-_LONGEST = 4  # times the shorter side: more of an image is never seen by a centre crop
 BATCH = 64
 
 
@@ -104,7 +103,7 @@ def embed_parts(
             digest = content_digest(given.images, index)
             if store is not None and store.find([digest])[0] >= 0:
                 return digest, None
-            return digest, prepare(given.images.image(index), embedder.preprocessing)
+            return digest, prepared(given.images.image(index), embedder.preprocessing)
         except UnreadableImage as error:
             lost[index] = error.reason
             return None
@@ -161,36 +160,6 @@ def run(embedder: Embedder, crops: Pixels) -> npt.NDArray[np.float16]:
     device = embedder.mean.device
     features = embedder(torch.from_numpy(filled).to(device))[: len(crops)]
     return np.asarray(features.cpu().numpy().astype(np.float16))
-
-
-def prepare(image: Image.Image, how: Preprocessing) -> Pixels:
-    """Bring an upright RGB image to the size that the backbone takes: uint8, (3, S, S)."""
-    resample = Image.Resampling[how.interpolation.upper()]
-    side = how.image_size
-    if how.centre_crop:
-        image = _resized(_without_far_ends(image), how.resize, resample)
-        left, top = (image.width - side) // 2, (image.height - side) // 2
-        square = image.crop((left, top, left + side, top + side))
-    else:
-        square = image.resize((side, side), resample)
-    return np.ascontiguousarray(np.asarray(square, dtype=np.uint8).transpose(2, 0, 1))
-
-
-def _resized(image: Image.Image, shorter: int, resample: Image.Resampling) -> Image.Image:
-    """Resize so that the shorter side has so many pixels."""
-    least = min(image.size)
-    width, height = (int(shorter * side / least) for side in image.size)
-    return image.resize((width, height), resample)
-
-
-def _without_far_ends(image: Image.Image) -> Image.Image:
-    """Cut the ends off a long strip, far from the centre crop: resized whole, it could be huge."""
-    most = _LONGEST * min(image.size)
-    width, height = (min(side, most) for side in image.size)
-    if (width, height) == image.size:
-        return image
-    left, top = (image.width - width) // 2, (image.height - height) // 2
-    return image.crop((left, top, left + width, top + height))
 
 
 @dataclass

@@ -20,10 +20,10 @@ from goal.common.escaping import file_name
 from goal.data.decoding import UnreadableImage
 from goal.data.images import DIGEST_BYTES, Images, Subset
 from goal.data.own_images import ImageSet
-from goal.features.store import FeatureStore, Origin, is_store
+from goal.features.origin import GIVEN, Origin
+from goal.features.store import FeatureStore, is_store
 
 SUFFIXES = (".npy", ".npz", ".parquet")
-GIVEN = "given features"
 _MOST_BYTES = 64_000_000_000
 _FEATURES = ("feature", "features", "embedding", "embeddings", "X")
 _LABELS = ("label", "labels", "class", "y")

@@ -49,3 +49,16 @@ def as_tokens(features_ND: npt.NDArray[Any]) -> Tokens:
     """Wrap features, of any floating-point type, as the frozen network's only token."""
     whole = torch.from_numpy(np.ascontiguousarray(features_ND, dtype=np.float32))
     return Tokens(whole.new_empty(len(whole), 0, whole.shape[1]), whole)
+
+
+class FeatureTrunk(nn.Module):
+    """A whole network as a trunk whose only token is the feature, rounded as stores keep it."""
+
+    def __init__(self, embedder: nn.Module) -> None:
+        super().__init__()
+        self.embedder = embedder
+
+    def forward(self, pixels: Tensor) -> Tokens:
+        """Run the network on uint8 pixels (B, 3, S, S)."""
+        features = self.embedder(pixels).half().float()
+        return Tokens(features.new_empty(len(features), 0, features.shape[1]), features)

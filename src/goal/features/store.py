@@ -26,6 +26,7 @@ from goal.common.errors import GoalError
 from goal.common.escaping import file_name
 from goal.common.section import Section
 from goal.data.images import DIGEST_BYTES
+from goal.features.origin import Origin, require_origin
 from goal.storage import files
 from goal.storage.manifest import Findings, facts
 from goal.storage.seal import read_sealed, write_sealed
@@ -35,22 +36,6 @@ CONTENTS = "features.json"
 _ADVICE = "Restore it from a copy, or delete the folder and run `goal embed` again."
 
 HalfArray = npt.NDArray[np.float16]
-
-
-class Origin(Section):
-    """Where features come from: only features of the same origin can be compared.
-
-    Attributes:
-        backbone: Name of the backbone, for people.
-        fingerprint: Hash of its weights and of how images are prepared for it.
-        reads: What of its output is the feature.
-        width: Numbers per feature.
-    """
-
-    backbone: str
-    fingerprint: str
-    reads: str
-    width: int = Field(gt=0)
 
 
 class _Shard(Section):
@@ -199,21 +184,6 @@ class FeatureStore:
 def is_store(folder: Path) -> bool:
     """Whether a folder is a feature store."""
     return (folder / CONTENTS).is_file()
-
-
-def require_origin(found: Origin, wanted: Origin, what: str) -> None:
-    """Raise an error unless two origins are the same."""
-    if found.width != wanted.width:
-        raise GoalError(
-            f"{what} have {found.width} numbers each ({found.backbone}); expected are "
-            f"{wanted.width} ({wanted.backbone})."
-        )
-    if found.fingerprint != wanted.fingerprint:
-        raise GoalError(
-            f"{what} were made by {found.backbone}, those expected by {wanted.backbone}: features "
-            "of different backbones cannot be compared. Make them anew with the right one: "
-            "`goal embed IMAGES --backbone BACKBONE --out FOLDER`."
-        )
 
 
 def verify_all(folder: Path, found: Findings) -> None:

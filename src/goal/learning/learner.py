@@ -20,6 +20,7 @@ from goal.common.process import Pause
 from goal.common.progress import Reporter
 from goal.common.seeding import stream
 from goal.counting.counter import Counter, most_new
+from goal.counting.estimators import Count
 from goal.data.images import Images
 from goal.distributed import agree, by_first
 from goal.learning.shared_base import SharedBase
@@ -115,8 +116,8 @@ class Learner:
         """Tokens for learning stage `index`: with random views only if the method trains in it."""
         return self.bank.open(images, ids, self.method.trains(index), skipped)
 
-    def count_new(self, tokens: TokenSource, index: int) -> int:
-        """Estimate how many classes are new in a stage's images."""
+    def count_new(self, tokens: TokenSource, index: int) -> Count:
+        """Estimate how many classes are new in a stage's images, and how sure that is."""
         most = most_new(self.method.num_classes, len(tokens), self.free)
         return by_first(lambda: self.counter.count(tokens, index, most))
 

@@ -118,6 +118,11 @@ class MethodSettings(Section):
 
     name: str
 
+    @property
+    def frozen(self) -> bool:
+        """Whether the frozen feature of an image is all that the method needs."""
+        return False
+
 
 class Method(nn.Module):
     """Base of all methods. All state is parameters and buffers: the state dict is the checkpoint.

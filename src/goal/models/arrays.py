@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from goal.common.errors import GoalError
 from goal.common.progress import Reporter
-from goal.features.given import GIVEN
+from goal.features.origin import GIVEN
 from goal.features.source import FeatureSource, FeatureTail, as_tokens
 from goal.learning.learner import Learner, room_for
 from goal.methods.base import LabelledStage, Stage

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from goal.common.errors import GoalError, did_you_mean
 from goal.common.escaping import visible
-from goal.models.store import Judgement, StageRecord
+from goal.models.history import Action, Judgement
+from goal.models.records import StageRecord
 
 _LONGEST = 200
 
@@ -37,6 +38,7 @@ class Roster:
     """All classes of a model, with a person's corrections applied."""
 
     def __init__(self, records: Sequence[StageRecord], judgement: Judgement) -> None:
+        self.latest = records[-1].index if records else 0
         self.judgement = judgement.without(records[-1].num_seen if records else 0)
         self._record_of = [record for record in records for _ in record.names]
         given = [name for record in records for name in record.names]
@@ -80,34 +82,34 @@ class Roster:
             "`goal classes` lists them all."
         )
 
-    def renamed(self, name: str, to: str) -> Judgement:
-        """Corrections in which the class called `name` is called `to`."""
+    def renamed(self, name: str, to: str) -> Action:
+        """The action by which the class called `name` is called `to`."""
         id, wanted = self.find(name), class_name(to)
         if wanted in self.names and self.names.index(wanted) != id:
             raise GoalError(
                 f"There is a class {wanted!r} already. Choose another name, or say that both are "
                 "one class: `goal merge`."
             )
-        names = {**self.judgement.names, str(id): wanted}
-        return self.judgement.model_copy(update={"names": names})
+        said = f"the renaming of {name} to {wanted}"
+        return Action(kind="rename", said=said, ids=[id], name=wanted)
 
-    def merged(self, keep: str, others: Sequence[str]) -> Judgement:
-        """Corrections in which other classes count as the first one."""
+    def merged(self, keep: str, others: Sequence[str]) -> Action:
+        """The action by which other classes count as the first one."""
         target = self.owner[self.find(keep)]
         roots = {self.owner[self.find(other)] for other in others}
         if target in roots:
             raise GoalError(f"{keep!r} cannot be merged with itself.")
-        moved = {str(id): target for id, owner in enumerate(self.owner) if owner in roots}
-        merged = {**self.judgement.merged, **moved}
-        return self.judgement.model_copy(update={"merged": merged})
+        moved = [id for id, owner in enumerate(self.owner) if owner in roots]
+        said = f"the merging of {', '.join(others)} into {keep}"
+        return Action(kind="merge", said=said, ids=moved, into=target)
 
-    def unmerged(self, name: str) -> Judgement:
-        """Corrections in which a merged class stands for itself again."""
+    def unmerged(self, name: str) -> Action:
+        """The action by which a merged class stands for itself again."""
         id = self.find(name)
         if self.owner[id] == id:
             raise GoalError(f"The class {name!r} is not merged into another.")
-        merged = {key: owner for key, owner in self.judgement.merged.items() if key != str(id)}
-        return self.judgement.model_copy(update={"merged": merged})
+        said = f"the parting of {name} from {self.names[self.owner[id]]}"
+        return Action(kind="unmerge", said=said, ids=[id])
 
     def fresh_names(self, count: int) -> list[str]:
         """Names for new classes: new-1, new-2, ..., past those in use."""

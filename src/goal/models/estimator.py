@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from goal.common.errors import GoalError
@@ -23,12 +23,14 @@ from goal.common.escaping import file_name
 from goal.common.progress import Reporter
 from goal.data.own_images import gather
 from goal.models.classes import KnownClass
+from goal.models.labels import class_labels, stage_classes, whole_numbers
 from goal.models.model import AUTO, Model
+from goal.models.places import copy_model, model_files
 from goal.models.settings import DEFAULT_MODEL_METHOD, model_settings
 from goal.models.store import Store
 
 
-class Goal(BaseEstimator):  # type: ignore[misc]
+class Goal(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier that keeps discovering classes in unlabelled images.
 
     Args:
@@ -38,16 +40,25 @@ class Goal(BaseEstimator):  # type: ignore[misc]
         device: Where to compute: cpu, cuda, ...
         settings: Any other settings, as in recipes: ``{"training": {"stage_epochs": 10}}``.
         reporter: Told how far long work has come; silent by default.
+        download: Whether a backbone that is not on this machine may be fetched.
 
     Attributes:
-        classes_: Names of the classes, in the order of `predict_proba`'s columns.
+        classes_: The classes, in the order of `predict_proba`'s columns and as `predict` answers.
+        class_names_: Their names.
         class_ids_: Their ids, which never change.
+        labels_: Class of each readable image of the last stage, in the order they were given.
         n_stages_: Unlabelled stages learned so far.
         n_features_out_: Width of `transform`'s features.
         skipped_: Images that the last call could not read, and why.
         model_: The model behind it, `goal.models.model.Model`, in a folder of its own.
 
-    To keep a fitted one, use `save` and `load`; it cannot be pickled.
+    **Classes are numbers if the labels were**, so that `predict` compares with ``y``: a
+    discovered class gets a number above those of the labels, and one that is renamed to a number
+    gets that number. They are texts, their names, if the labels were texts, and as soon as a
+    class is renamed to a text. (Floats that are whole numbers count as such.)
+
+    A pickled or copied one has a model folder of its own. The usual way to keep one, which the
+    commands of `goal` understand, is `save` and `load`.
     """
 
     def __init__(
@@ -58,6 +69,7 @@ class Goal(BaseEstimator):  # type: ignore[misc]
         device: str = "cpu",
         settings: Mapping[str, Any] | None = None,
         reporter: Reporter | None = None,
+        download: bool = False,
     ) -> None:
         self.method = method
         self.backbone = backbone
@@ -65,6 +77,7 @@ class Goal(BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.settings = settings
         self.reporter = reporter
+        self.download = download
 
     # -- learning ---------------------------------------------------------------------------------
 
@@ -73,20 +86,21 @@ class Goal(BaseEstimator):  # type: ignore[misc]
 
         Args:
             images: Images.
-            labels: One label each, numbers or texts; as texts they name the classes.
+            labels: One label each, whole numbers or texts; as texts they name the classes.
         """
         given = gather(images, self._reporter())
-        texts = np.array([str(label) for label in np.asarray(labels).tolist()])
+        truth = whole_numbers(np.asarray(labels))
         total = len(given) + len(given.skipped)
-        if len(texts) != total:
-            raise GoalError(f"{total} images need as many labels; given: {len(texts)}.")
-        names, numbers = np.unique(texts[given.kept], return_inverse=True)
+        if len(truth) != total:
+            raise GoalError(f"{total} images need as many labels; given: {len(truth)}.")
+        values, numbers = np.unique(truth[given.kept], return_inverse=True)
         settings = model_settings(
             self.method, self.backbone, self.random_state, self.device, self.settings
         )
         folder = TemporaryDirectory(prefix="goal-")
-        model = Model(Path(folder.name), self._reporter())
-        model.fit(given, numbers.astype(np.int64), names.tolist(), settings)
+        model = Model(Path(folder.name), self._reporter(), download=self.download)
+        names = [str(value) for value in values.tolist()]
+        model.fit(given, numbers.astype(np.int64), names, settings, truth.dtype.kind == "i")
         self._take(model, folder)
         return self
 
@@ -103,11 +117,11 @@ class Goal(BaseEstimator):  # type: ignore[misc]
 
     # -- looking ----------------------------------------------------------------------------------
 
-    def predict(self, images: Any) -> npt.NDArray[np.str_]:
-        """Class name of each image."""
-        best = self.predict_proba(images).argmax(axis=1)
-        names: npt.NDArray[np.str_] = self.classes_[best]
-        return names
+    def predict(self, images: Any) -> npt.NDArray[Any]:
+        """Class of each image, as in `classes_`."""
+        probabilities = self.predict_proba(images)
+        found: npt.NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
+        return found
 
     def predict_proba(self, images: Any) -> npt.NDArray[np.float64]:
         """Probability of each class, (N, classes)."""
@@ -132,9 +146,23 @@ class Goal(BaseEstimator):  # type: ignore[misc]
     # -- classes ----------------------------------------------------------------------------------
 
     @property
-    def classes_(self) -> npt.NDArray[np.str_]:
-        """Names of the classes; merged ones count once."""
+    def classes_(self) -> npt.NDArray[Any]:
+        """The classes, numbers or names; merged ones count once."""
+        return class_labels(self._fitted().roster, self._fitted().records[0])
+
+    @property
+    def class_names_(self) -> npt.NDArray[np.str_]:
+        """Names of the classes."""
         return np.array([known.name for known in self._known()], dtype=np.str_)
+
+    @property
+    def labels_(self) -> npt.NDArray[Any]:
+        """Class of each readable image of the last stage, under today's corrections."""
+        model = self._fitted()
+        owner, ids = model.roster.owner, self.class_ids_.tolist()
+        stored = stage_classes(model.store, model.records)
+        labels: npt.NDArray[Any] = self.classes_[[ids.index(owner[id]) for id in stored]]
+        return labels
 
     @property
     def class_ids_(self) -> npt.NDArray[np.int64]:
@@ -151,19 +179,34 @@ class Goal(BaseEstimator):  # type: ignore[misc]
         """Width of the features."""
         return int(self._fitted().learner().counter.means.shape[1])
 
-    def rename(self, name: str, to: str) -> Self:
+    def rename(self, name: str | int, to: str | int) -> Self:
         """Call a class by another name."""
-        self._fitted().rename(name, to)
+        self._fitted().rename(self._named(name), str(to))
         return self
 
-    def merge(self, keep: str, *others: str) -> Self:
+    def merge(self, keep: str | int, *others: str | int) -> Self:
         """Say that other classes are the first one."""
-        self._fitted().merge(keep, others)
+        self._fitted().merge(self._named(keep), [self._named(other) for other in others])
         return self
 
-    def undo(self) -> Self:
-        """Take back the last stage."""
-        self._fitted().undo()
+    def unmerge(self, name: str) -> Self:
+        """Let a merged class stand for itself again."""
+        self._fitted().unmerge(name)
+        return self
+
+    def _named(self, given: str | int) -> str:
+        """The name of a class that is given by name, or as `classes_` has it."""
+        listed = self.classes_.tolist()
+        return str(self.class_names_[listed.index(given)]) if given in listed else str(given)
+
+    def undo(self, stage: bool = False) -> Self:
+        """Take back the last action, or the last stage with the corrections of its classes."""
+        self._fitted().undo(stage)
+        return self
+
+    def redo(self) -> Self:
+        """Do again what the last `undo` took back."""
+        self._fitted().redo()
         return self
 
     def _known(self) -> list[KnownClass]:
@@ -188,25 +231,70 @@ class Goal(BaseEstimator):  # type: ignore[misc]
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.with_name(f".{target.name}.tmp")
         shutil.rmtree(draft, ignore_errors=True)
-        shutil.copytree(self.model_.store.folder, draft, ignore=shutil.ignore_patterns(".*"))
+        copy_model(self.model_.store.folder, draft)
         draft.replace(target)
         return self
 
     @classmethod
-    def load(cls, folder: str | Path, device: str = "cpu") -> Self:
-        """Read a model from a folder; what is learned afterwards does not change that folder."""
+    def load(
+        cls,
+        folder: str | Path,
+        device: str = "cpu",
+        *,
+        backbone: str | None = None,
+        download: bool = False,
+    ) -> Self:
+        """Read a model from a folder; what is learned afterwards does not change that folder.
+
+        Args:
+            folder: The model folder.
+            device: Where to compute.
+            backbone: Where the backbone is now, if it is not where it was.
+            download: Whether a backbone that is not on this machine may be fetched.
+        """
         Store(Path(folder)).require()
         copy = TemporaryDirectory(prefix="goal-")
-        shutil.copytree(folder, copy.name, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
-        model = Model(Path(copy.name), device=device)
+        copy_model(Path(folder), Path(copy.name))
+        model = Model(Path(copy.name), device=device, backbone=backbone, download=download)
         settings = model.settings
-        loaded = cls(settings.method.name, settings.backbone.name, settings.seed, device)
+        name = backbone or settings.backbone.name
+        loaded = cls(settings.method.name, name, settings.seed, device, download=download)
         plain = settings.plain()
-        loaded.settings = {
-            key: plain[key] for key in ("transform", "backbone", "bank", "training", "method")
-        }
+        loaded.settings = {key: plain[key] for key in ("transform", "bank", "training", "method")}
+        loaded.settings["backbone"] = {**plain["backbone"], "name": name}
         loaded._take(model, copy)
         return loaded
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything, with the model's files in place of its folder."""
+        state = dict(super().__getstate__())
+        if "model_" in state:
+            model = state.pop("model_")
+            state["_folder"] = (model_files(model.store.folder), model.moved_backbone)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Write the model's files to a folder of its own."""
+        kept = state.pop("_folder", None)
+        super().__setstate__(state)
+        if kept is None:
+            return
+        files, moved = kept
+        folder = TemporaryDirectory(prefix="goal-")
+        for name, content in files.items():
+            path = Path(folder.name, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        skipped = self.skipped_
+        model = Model(
+            Path(folder.name),
+            self._reporter(),
+            self.device,
+            backbone=moved,
+            download=self.download,
+        )
+        self._take(model, folder)
+        self.skipped_ = skipped
 
     def _take(self, model: Model, folder: "TemporaryDirectory[str]") -> None:
         self.model_ = model

@@ -1,4 +1,4 @@
-"""A method with its trunk as one ONNX graph: images in, class scores out.
+"""A method with its trunk as one ONNX graph: images in, class scores and probabilities out.
 
 Resizing, cutting, normalisation, trunk, tail and classifier are inside; who uses the graph decodes
 a file to RGB, and that is all.
@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from goal import __version__
-from goal.backbone.trunk import Trunk
+from goal.backbone.tokens import device_of
 from goal.common.errors import GoalError
-from goal.data.transforms import TransformSettings
 from goal.methods.base import Method
 from goal.models.resampling import CentreCut
 from goal.storage.files import replacing
@@ -29,52 +28,74 @@ _LARGEST_BATCH = 1024  # some methods go through larger ones in pieces, which on
 
 
 class _Graph(nn.Module):
-    """From images as they are decoded to class scores."""
+    """From images as they are decoded to scores and probabilities of classes."""
 
-    def __init__(self, trunk: Trunk, method: Method, transform: TransformSettings) -> None:
+    def __init__(
+        self, trunk: nn.Module, method: Method, cut: CentreCut, owner: Sequence[int]
+    ) -> None:
         super().__init__()
-        self.cut = CentreCut(transform)
+        self.cut = cut
         self.trunk = trunk
         self.method = method
+        roots = sorted(set(owner))
+        self.members = [[id for id, own in enumerate(owner) if own == root] for root in roots]
 
-    def forward(self, pixels_BHW3: Tensor) -> Tensor:
-        """Score images, (B, K)."""
+    def forward(self, pixels_BHW3: Tensor) -> tuple[Tensor, Tensor]:
+        """Score images: the best score among the classes merged into one, (B, C) both."""
         outputs = self.method.infer(self.trunk(self.cut(pixels_BHW3)))
-        return self.method.class_scores(outputs)
+        scores = self.method.class_scores(outputs)
+        columns = [scores[:, members].amax(dim=1) for members in self.members]
+        merged = torch.stack(columns, dim=1)
+        return merged, self.method.probabilities(merged)
 
 
 def export_onnx(
-    trunk: Trunk,
+    trunk: nn.Module,
     method: Method,
     class_names: Sequence[str],
-    transform: TransformSettings,
+    cut: CentreCut,
     path: Path,
+    owner: Sequence[int] | None = None,
 ) -> None:
     """Write a model as an ONNX file for batches of 1 to 1024 images.
 
-    Input ``pixels``: uint8, (B, H, W, 3), RGB, of any size, one size per batch. Output ``scores``:
-    (B, K); the highest is the class. Metadata: ``class_names`` (a JSON list) and ``goal_version``.
+    Input ``pixels``: uint8, (B, H, W, 3), RGB, of any size, one size per batch. Outputs
+    ``scores`` and ``probabilities``: (B, C), a column per class; the highest is the class.
+    Metadata: ``class_names`` and ``class_ids`` (JSON lists, a column each), ``input`` and
+    ``outputs`` (what they are, in words), and ``goal_version``.
 
     Args:
-        trunk: The frozen trunk.
+        trunk: The frozen network before the method: gives tokens.
         method: The method.
-        class_names: One name per class.
-        transform: How images are cut to size.
+        class_names: One name per class that is not merged into another.
+        cut: How images are cut to size.
         path: File to write.
+        owner: For each class of the method, the class it counts as; by default itself.
 
     Raises:
         GoalError: If a package is missing, or the names do not fit.
     """
     _require_packages()
-    device = next(method.parameters()).device
-    graph = _Graph(trunk.cpu(), method.cpu(), transform).eval()
-    shorter = transform.resize + 3
+    device = device_of(method)
+    owner = range(method.num_classes) if owner is None else owner
+    graph = _Graph(trunk.cpu(), method.cpu(), cut, owner).eval()
+    shorter = cut.resize + 3
     example = torch.zeros(2, shorter, shorter + 2, 3, dtype=torch.uint8)
     with torch.no_grad():
-        count = graph(example).shape[1]
+        count = graph(example)[0].shape[1]
     if len(class_names) != count:
         raise GoalError(f"{len(class_names)} class names for {count} classes: give one each.")
-    metadata = {"class_names": json.dumps(list(class_names)), "goal_version": __version__}
+    metadata = {
+        "class_names": json.dumps(list(class_names)),
+        "class_ids": json.dumps(sorted(set(owner))),
+        "input": "pixels: uint8, batch x height x width x 3, RGB, upright",
+        "outputs": (
+            "scores and probabilities: batch x classes, a column for each of class_names. "
+            "probabilities sum to 1; scores are what they are made from, on the method's own "
+            "scale. The highest column is the class. Of classes merged into one, the best counts."
+        ),
+        "goal_version": __version__,
+    }
     _write(graph, example, metadata, path)
     trunk.to(device)
     method.to(device)
@@ -96,7 +117,7 @@ def _write(graph: nn.Module, example: Tensor, metadata: dict[str, str], path: Pa
             graph,
             (example,),
             input_names=["pixels"],
-            output_names=["scores"],
+            output_names=["scores", "probabilities"],
             dynamic_shapes={"pixels_BHW3": {0: batch, 1: Dim("height"), 2: Dim("width")}},
             dynamo=True,
             verbose=False,

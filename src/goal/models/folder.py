@@ -1,14 +1,19 @@
 """What can be done with a model without computing: look at its classes, correct them, undo."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
 
 from goal.common.errors import GoalError
+from goal.common.escaping import file_name
 from goal.models.classes import Roster
+from goal.models.history import Action
 from goal.models.page import stage_pictures, write_page
-from goal.models.store import Judgement, StageRecord, Store
+from goal.models.store import StageRecord, Store
+from goal.storage import files
 
 
 class ModelFolder:
@@ -27,41 +32,74 @@ class ModelFolder:
         """The classes, with a person's corrections applied."""
         return Roster(self.records, self.store.judgement())
 
-    def rename(self, name: str, to: str) -> None:
-        """Call a class by another name."""
-        with self.store.writing():
-            self._judge(self.roster.renamed(name, to))
+    def rename(self, name: str, to: str) -> str:
+        """Call a class by another name; return the name as it is kept."""
+        with self.changing():
+            action = self.roster.renamed(name, to)
+            self.store.act(action)
+        return str(action.name)
 
     def merge(self, keep: str, others: Sequence[str]) -> None:
         """Say that other classes are the first one; predictions for any of them come out as it."""
-        with self.store.writing():
-            self._judge(self.roster.merged(keep, others))
+        with self.changing():
+            self.store.act(self.roster.merged(keep, others))
 
     def unmerge(self, name: str) -> None:
         """Let a merged class stand for itself again."""
-        with self.store.writing():
-            self._judge(self.roster.unmerged(name))
+        with self.changing():
+            self.store.act(self.roster.unmerged(name))
 
-    def _judge(self, judgement: Judgement) -> None:
-        self.store.judge(judgement)
-        self.write_page()
+    def undo(self, stage: bool = False) -> str:
+        """Take back the last action (or drop an unfinished step); say what was taken back.
 
-    def undo(self) -> str:
-        """Take back the last step (or drop an unfinished one); say what was done."""
-        with self.store.writing():
+        Args:
+            stage: The last step rather than the last action, with every correction of its classes.
+        """
+        with self.changing():
             if self.store.plan() is not None:
                 self.store.drop_work()
                 return "Dropped the unfinished step; finished stages are as they were."
-            last = self.records[-1]
-            if last.step == 0:
+            self.store.require()
+            gone = self.store.undo(stage)
+            if not gone:
                 raise GoalError(
                     "Only the labelled stage is left. To start over, delete the folder "
-                    f"{self.store.folder}."
+                    f"{file_name(self.store.folder)}."
                 )
-            self.store.undo()
+            return f"Took back {_listed(gone)}: {self._known()}. `goal redo` brings it back."
+
+    def redo(self) -> str:
+        """Do again what the last undo took back; say what that was."""
+        with self.changing():
+            back = self.store.redo()
+            if not back:
+                raise GoalError("There is nothing to do again: nothing was undone last.")
+            return f"Brought back {_listed(back)}: {self._known()}."
+
+    def _known(self) -> str:
+        return f"the model knows {len(self.roster.ids())} classes"
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Be the only writer; the page shows the model as it is afterwards."""
+        with self.store.writing():
+            yield
+            self._redraw()
+            self.store.undone()
+
+    def refresh(self) -> str | None:
+        """Draw the page anew if a killed command left it behind; return what is in the way."""
+        if self.store.page_is_current() or not os.access(self.store.folder, os.W_OK):
+            return None
+        try:
+            with self.changing():
+                return None
+        except GoalError as error:
+            return f"The page is not up to date. {error}"
+
+    def _redraw(self) -> None:
+        if self.store.records() and not self.store.page_is_current():
             self.write_page()
-            what = "the added vertices" if last.kind == "extend" else f"stage {last.index}"
-            return f"Took back {what}: the model knows {last.num_known} classes."
 
     def pictures(self) -> dict[str, list[Image.Image]]:
         """Some images of each discovered class, by its name: the files, or else thumbnails."""
@@ -69,10 +107,24 @@ class ModelFolder:
         found: dict[str, list[Image.Image]] = {}
         for record in self.records:
             if record.kind == "discover":
+                self.store.require_intact(record.step, "predictions.parquet")
+                self.store.require_intact(record.step, "gallery.json")
                 for key, images in stage_pictures(self.store, record).items():
                     found.setdefault(roster.names[roster.owner[int(key)]], []).extend(images)
         return found
 
-    def write_page(self) -> Path:
-        """Write ``report.html`` anew; return its path."""
-        return write_page(self.store, self.records, self.roster)
+    def write_page(self, out: Path | None = None) -> Path:
+        """Write ``report.html`` anew, or the same page to another file; return its path."""
+        for record in self.records:
+            if record.kind == "discover":
+                self.store.require_intact(record.step, "gallery.json")
+        path = write_page(self.store, self.records, self.roster)
+        self.store.page_drawn()
+        if out is None:
+            return path
+        files.write_bytes(out, path.read_bytes())
+        return out
+
+
+def _listed(actions: Sequence[Action]) -> str:
+    return ", ".join(action.said for action in actions)

@@ -14,6 +14,7 @@ from goal.common.arrays import Pixels
 from goal.data.decoding import UnreadableImage
 from goal.data.own_images import ImageSet
 from goal.data.transforms import clean
+from goal.features.bank import FeatureBank
 from goal.learning.learner import Learner
 from goal.methods.base import Outputs
 
@@ -31,6 +32,10 @@ def look_at(
     learner: Learner, given: ImageSet, lost: dict[int, str]
 ) -> Iterator[tuple[Outputs, Tensor]]:
     """The same for any images. Ones that prove unreadable are entered in `lost`, by position."""
+    if isinstance(learner.bank, FeatureBank):
+        for tokens in learner.bank.passing(given, lost):
+            yield learner.look(tokens)
+        return
     transform, size = learner.settings.transform, learner.settings.bank.batch_size
 
     def crop(index: int) -> Pixels | None:
@@ -46,7 +51,7 @@ def look_at(
             part = range(start, min(start + size, len(given)))
             crops = [crop for crop in pool.map(crop, part) if crop is not None]
             if crops:
-                tokens = run_trunk(learner.trunk, np.stack(crops), min(size, len(part)))
+                tokens = run_trunk(learner.bank.trunk, np.stack(crops), min(size, len(part)))
                 yield learner.look(_rounded(tokens, learner.settings.bank.dtype))
 
 

@@ -1,164 +1,205 @@
 """The life of a model: fitted once, then discovering, predicting and corrected for months."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import yaml
-from torch import Tensor
 
 from goal import __version__
-from goal.backbone.load import load_backbone
-from goal.backbone.tokens import TokenSource
 from goal.common.arrays import IntArray
 from goal.common.errors import GoalError
 from goal.common.process import cpu_threads
-from goal.common.progress import Reporter
 from goal.data.own_images import ImageSet
 from goal.distributed import usable
-from goal.learning.learner import Learner, learner_on_tokens, require_backbone, room_for
+from goal.features.bank import FeatureBank
+from goal.features.given import known_features
+from goal.features.origin import Origin
+from goal.learning.learner import Learner
 from goal.learning.trainer import EpochRecord
-from goal.methods.base import LabelledStage, Outputs, Stage
+from goal.methods.base import LabelledStage, Stage
 from goal.models.classes import Roster, class_names
-from goal.models.folder import ModelFolder
-from goal.models.looking import look_at, look_banked, pooled
+from goal.models.looking import look_banked
+from goal.models.opened import OpenModel
 from goal.models.page import pictures
+from goal.models.piles import (
+    IMAGES,
+    Pile,
+    Work,
+    images_table,
+    labels_of,
+    learned_images,
+    sort_out,
+    stages_of,
+)
 from goal.models.predictions import Predictions, skipped_csv
+from goal.models.records import Estimate
+from goal.models.requests import (
+    AUTO,
+    requested,
+    require_all_classes,
+    require_enough,
+    tell_of,
+    tell_of_two_labels,
+)
 from goal.models.store import StageRecord
-from goal.settings.plain import read_settings
-from goal.settings.settings import Settings, compose
+from goal.settings.settings import Settings
 from goal.storage import checkpoint
 
-AUTO = "auto"
+__all__ = ["AUTO", "Model"]
 
 
-class Model(ModelFolder):
-    """A model folder, opened. The backbone is loaded by what needs it, and then kept."""
-
-    def __init__(
-        self, folder: Path, reporter: Reporter | None = None, device: str | None = None
-    ) -> None:
-        super().__init__(folder)
-        self.reporter = reporter or Reporter()
-        self._device = device
-        self._learner: tuple[int, Learner] | None = None
-        self.skipped: list[tuple[str, str]] = []  # by the last call, and why
-
-    @cached_property
-    def settings(self) -> Settings:
-        """The settings it was fitted with."""
-        self.store.require()
-        settings = compose(read_settings(self.store.path(0) / "settings.yaml"))
-        return settings.model_copy(update={"device": self._device or settings.device})
+class Model(OpenModel):
+    """A model folder, opened, that learns."""
 
     # -- learning ---------------------------------------------------------------------------------
 
     def fit(
-        self, given: ImageSet, labels: IntArray, names: Sequence[str], settings: Settings
+        self,
+        given: ImageSet,
+        labels: IntArray,
+        names: Sequence[str],
+        settings: Settings,
+        numbers: bool = False,
     ) -> StageRecord:
         """Learn labelled classes: the first step of a model.
 
         Args:
-            given: The images.
+            given: The images; one that comes twice counts once.
             labels: Class of each, as a position in `names`.
             names: Names of the classes.
             settings: All settings; they hold for the model's whole life.
+            numbers: Whether the names stand for whole numbers.
         """
         settings = settings.model_copy(update={"device": self._device or settings.device})
         usable(settings.device)  # before anything is written
         names = class_names(names)
         key = given.key(labels.tolist(), names, settings.identity())
-        with self.store.writing(), cpu_threads(settings.threads):
+        with self.changing(), cpu_threads(settings.threads):
             records = self.store.records()
             if records:
                 return self._fitted_already(records, key)
             self.store.require_empty()
-            learner = self._build(settings, len(names))
-            tokens, kept = self._tokens(learner, given, 0)
-            positions = {position: index for index, position in enumerate(given.kept)}
-            chosen = labels[[positions[position] for position in kept.kept]]
-            _require_all_classes(chosen, names)
-            plan = {"step": 0, "key": kept.key(key)}
-            self.store.begin(plan)
-            stage = LabelledStage(
-                0,
-                0,
-                len(names),
-                settings.training.base_epochs,
-                tokens,
-                torch.from_numpy(chosen),
-            )
+            settings, origin = _on_features(settings, given)
+            learner = self._build(settings, len(names), origin)
+            pile = sort_out(given, {})
+            work = self._gather(learner, pile, 0)
+            chosen = labels_of(work.kept, given, labels)
+            tell_of(pile, self.reporter)
+            tell_of_two_labels(pile, given, labels, self.reporter)
+            require_all_classes(chosen, names)
+            self.store.begin({"step": 0, "key": work.kept.key(key)})
+            epochs, truth = settings.training.base_epochs, torch.from_numpy(chosen)
+            stage = LabelledStage(0, 0, len(names), epochs, work.tokens, truth)
             text = yaml.safe_dump(settings.plain(), sort_keys=False)
-            facts = {"kind": "fit", "key": key, "names": names, "num_known": 0}
-            extra = {"settings.yaml": text.encode()}
-            return self._conclude(learner, stage, tokens, kept, facts, extra)
+            facts = {"kind": "fit", "key": key, "names": names, "num_known": 0, "numbers": numbers}
+            about, found, history = self._learned(learner, stage, work, facts)
+            extra = {"settings.yaml": text.encode(), "history.jsonl": history}
+            return self._conclude(learner, work, about, found, extra, chosen)
 
     def discover(self, given: ImageSet, n_new: int | str = AUTO) -> StageRecord | None:
-        """Learn unlabelled images as a new stage; None if `auto` finds nothing new in them.
+        """Learn unlabelled images as a new stage; None if nothing is added.
+
+        Images that were learned before keep their class and teach nothing again.
 
         Args:
             given: The images, of known classes and new ones.
-            n_new: Number of new classes, or ``auto``.
+            n_new: Number of new classes, or ``auto``. A class that no image comes out as is not
+                added, even if it was asked for.
         """
         self.store.require()
-        self._check_request(n_new, given)
-        key = given.key(n_new)
-        with self.store.writing(), cpu_threads(self.settings.threads):
-            last = self.records[-1]
+        wanted = requested(n_new)
+        require_enough(wanted, given)
+        key = given.key(wanted)
+        with self.changing(), cpu_threads(self.settings.threads):
+            records = self.records
+            last = records[-1]
             if last.kind == "discover" and last.key == key:
                 self.reporter.say("The model has learned exactly these images in its last stage.")
                 return last
-            self._require_room(last, 1 if n_new == AUTO else int(n_new))
+            pile = sort_out(given, learned_images(self.store, records))
+            if not len(pile.fresh):
+                return self._nothing_fresh(pile)
+            tell_of(pile, self.reporter)
+            require_enough(wanted, pile.fresh)
+            self._require_room(last, 1 if wanted == AUTO else int(wanted))
             learner = self._current()
-            tokens, kept = self._tokens(learner, given, last.index + 1)
-            if not len(kept):
+            work = self._gather(learner, pile, last.index + 1)
+            if not len(work.kept):
                 raise GoalError("None of the images can be read.")
-            count = self._how_many(learner, tokens, last, n_new)
-            if count == 0:
-                self.store.drop_work()
-                return None
-            plan = {"step": last.step + 1, "key": kept.key(key, count)}
-            self.store.begin(plan)
-            epochs = self.settings.training.stage_epochs
-            stage = Stage(last.index + 1, last.num_seen, count, epochs, tokens)
-            facts = {
-                "kind": "discover",
-                "key": key,
-                "requested": n_new,
-                "names": self.roster.fresh_names(count),
-                "num_known": last.num_seen,
-            }
-            self._learner = None  # it is changed now, and worth nothing until the step is finished
-            return self._conclude(learner, stage, tokens, kept, facts, {})
+            estimate = self._estimate(learner, work, last) if wanted == AUTO else None
+            count = int(wanted) if estimate is None else estimate.count
+            facts = {"kind": "discover", "key": key, "requested": wanted, "estimate": estimate}
+            return self._discover(work, last, count, facts)
 
-    def _tokens(
-        self, learner: Learner, given: ImageSet, index: int
-    ) -> tuple[TokenSource, ImageSet]:
-        """Tokens of all readable images of stage `index`, and which these are."""
+    def _discover(
+        self, work: Work, last: StageRecord, count: int, facts: dict[str, Any]
+    ) -> StageRecord | None:
+        """Learn a stage, with fewer classes again if some come out without an image."""
+        plan = {"step": last.step + 1, "key": work.kept.key(facts["key"])}
+        begun = self.store.plan() or {}
+        if begun.items() >= plan.items():  # interrupted when it had come down to fewer
+            count = min(count, int(begun["count"]))
+        epochs = self.settings.training.stage_epochs
+        while count:
+            self.store.begin({**plan, "count": count})
+            learner = self._current()
+            self._learner = None  # it changes now, and is worth nothing until the step is finished
+            stage = Stage(last.index + 1, last.num_seen, count, epochs, work.tokens)
+            names = self.roster.fresh_names(count)
+            about, found, history = self._learned(
+                learner, stage, work, {**facts, "names": names, "num_known": last.num_seen}
+            )
+            used = len(np.unique(found.ids[found.ids >= last.num_seen]))
+            if used == count:
+                return self._conclude(learner, work, about, found, {"history.jsonl": history})
+            self.reporter.say(f"Of {count} new classes, {used} came out with images.")
+            count = used
+        self.store.drop_work()
+        self.reporter.say(
+            "No new class found, so nothing was added. `goal predict` tells which known classes "
+            "the images show."
+        )
+        return None
+
+    def _gather(self, learner: Learner, pile: Pile, index: int) -> Work:
+        """Tokens of all readable fresh images of stage `index`, and which these are."""
         lost: dict[int, str] = {}
-        tokens = learner.tokens(given.images, np.arange(len(given)), index, lost)
-        kept = given.without(lost)
+        tokens = learner.tokens(pile.fresh.images, np.arange(len(pile.fresh)), index, lost)
+        kept = pile.fresh.without(lost)
         self.skipped = kept.skipped
-        return tokens, kept
+        return Work(pile, lost, kept, tokens)
 
-    def _how_many(
-        self, learner: Learner, tokens: TokenSource, last: StageRecord, n_new: int | str
-    ) -> int:
-        if n_new != AUTO:
-            return int(n_new)
-        count = learner.count_new(tokens, last.index + 1)
-        if count:
-            self.reporter.say(f"Estimated number of new classes: {count}.")
-        if count == last.free:
+    def _nothing_fresh(self, pile: Pile) -> None:
+        self.skipped = pile.given.skipped
+        if not pile.contents:
+            raise GoalError(f"There is no image to learn from ({len(self.skipped)} skipped).")
+        self.reporter.say(
+            f"All of these images were learned in {stages_of(pile)}, so nothing was changed. To "
+            "learn those of the last stage in another way: `goal undo`, then `goal discover`."
+        )
+
+    def _estimate(self, learner: Learner, work: Work, last: StageRecord) -> Estimate:
+        """Count new classes; say how sure that is, and how to choose another number."""
+        found = learner.count_new(work.tokens, last.index + 1)
+        sure = Estimate(
+            count=found.count, runner_up=found.runner_up, confidence=round(found.confidence, 4)
+        )
+        if sure.count:
+            other = sure.runner_up or sure.count + 1
+            self.reporter.say(
+                f"{sure.text()} To choose: `goal undo`, then `goal discover ... --new {other}`."
+            )
+        if sure.count and sure.count == last.free:
             self.reporter.warn(
                 "There may be more new classes than vertices; `goal extend-vertices` adds some."
             )
-        return count
+        return sure
 
     def _learn(self, learner: Learner, stage: Stage) -> list[EpochRecord]:
         """Learn a stage, going on from the checkpoint of an interrupted try if there is one."""
@@ -175,56 +216,69 @@ class Model(ModelFolder):
         learner.note_classes(stage)
         return history
 
-    def _conclude(
-        self,
-        learner: Learner,
-        stage: Stage,
-        tokens: TokenSource,
-        kept: ImageSet,
-        facts: dict[str, Any],
-        extra: dict[str, bytes],
-    ) -> StageRecord:
-        """Learn the stage, look at its images, and write the step."""
+    def _learned(
+        self, learner: Learner, stage: Stage, work: Work, facts: dict[str, Any]
+    ) -> tuple[StageRecord, Predictions, bytes]:
+        """Learn a stage and look at its images: what it is, their classes, and the losses."""
         history = self._learn(learner, stage)
-        step = len(self.store.records())
+        records = self.store.records()
         about = StageRecord(
-            step=step,
+            step=len(records),
             index=stage.index,
             created=_now(),
             version=__version__,
-            images=len(kept),
-            skipped=len(kept.skipped),
+            images=len(work.kept),
+            skipped=len(work.kept.skipped),
+            seen=work.pile.seen,
+            repeated=work.pile.repeated,
+            blank=work.kept.blank(),
             trunk=learner.bank.fingerprint,
+            origin=_origin(learner),
             **_room(learner),
             vertices=learner.vertices(stage.num_known, stage.num_seen),
             **facts,
         )
-        roster = Roster([*self.store.records(), about], self.store.judgement())
-        seen = self._reduced(look_banked(learner, tokens), learner, roster)
-        found = Predictions.join(seen, kept, roster, about.index)
-        if isinstance(stage, LabelledStage):
-            counts = np.bincount(stage.labels.numpy(), minlength=stage.num_new)
-        else:
-            counts = np.bincount(found.ids, minlength=stage.num_seen)
-        sizes = {str(id): int(count) for id, count in enumerate(counts) if count}
-        about = about.model_copy(update={"sizes": sizes})
-        gallery = pictures(kept, found, stage.num_known) if stage.index else {}
+        roster = Roster([*records, about], self.store.judgement())
+        seen = self._reduced(look_banked(learner, work.tokens), learner, roster)
+        found = Predictions.join(seen, work.kept, roster, about.index)
+        lines = "".join(json.dumps(row) + "\n" for row in history).encode()
+        return about, found, lines
+
+    def _conclude(
+        self,
+        learner: Learner,
+        work: Work,
+        about: StageRecord,
+        found: Predictions,
+        contents: dict[str, bytes],
+        labels: IntArray | None = None,
+    ) -> StageRecord:
+        """Write a step whose images have been learned and looked at."""
+        images, table, fresh = work.pile.whole(found, work.lost)
+        if labels is not None:
+            found = replace(found, ids=labels, confidence=np.ones(len(labels)))
+        sizes = Counter(found.ids.tolist())
+        about = about.model_copy(update={"sizes": {str(id): sizes[id] for id in sorted(sizes)}})
+        shown = np.full(len(table.ids), -1)
+        shown[fresh] = table.ids[fresh]
+        new = replace(table, ids=shown)
         contents = {
-            **extra,
-            "predictions.csv": found.csv(),
-            "predictions.parquet": found.parquet(),
-            "skipped.csv": skipped_csv(kept.skipped),
-            "history.jsonl": "".join(json.dumps(row) + "\n" for row in history).encode(),
-            "gallery.json": json.dumps(gallery).encode(),
+            **contents,
+            "predictions.csv": table.csv(),
+            "predictions.parquet": table.parquet(),
+            IMAGES: images_table(work.kept_contents, work.kept.names, found),
+            "skipped.csv": skipped_csv(images.skipped),
+            "gallery.json": json.dumps(
+                pictures(images, new, about.num_known) if about.index else {}
+            ).encode(),
         }
         self.store.commit(about, contents, _state(learner))
-        self._learner = (step, learner)
-        self.write_page()
-        return about
+        self._learner = (self.store.seal(about.step), learner)
+        return self.records[-1]
 
     def extend_vertices(self, total: int) -> StageRecord:
         """Make room for more classes: a step of its own, so that it can be undone."""
-        with self.store.writing():
+        with self.changing():
             last = self.records[-1]
             learner = self._current()
             if learner.ledger is None:
@@ -251,73 +305,7 @@ class Model(ModelFolder):
             )
             self.store.begin({"step": about.step, "key": about.key})
             self.store.commit(about, {}, _state(learner))
-            self.write_page()
-            return about
-
-    def export(self, path: Path) -> None:
-        """Write the model as one ONNX graph; merged classes have the same name in it."""
-        from goal.models.export import export_onnx  # needs an extra
-
-        learner, roster = self._current(), self.roster
-        names = [roster.names[owner] for owner in roster.owner]
-        export_onnx(learner.trunk, learner.method, names, self.settings.transform, path)
-
-    # -- predicting -------------------------------------------------------------------------------
-
-    def predict(self, given: ImageSet) -> Predictions:
-        """Class and confidence of each readable image; each depends on that image alone."""
-        roster, latest = self.roster, self.records[-1].index
-        with cpu_threads(self.settings.threads):
-            learner = self._current()
-            lost: dict[int, str] = {}
-            seen = list(self._reduced(look_at(learner, given, lost), learner, roster))
-        return Predictions.join(seen, given.without(lost), roster, latest)
-
-    def look(self, given: ImageSet) -> tuple[Tensor, Tensor, ImageSet]:
-        """Unit features (N, D) and class probabilities (N, classes) of the readable images."""
-        roster = self.roster
-        features, probabilities = [], []
-        with cpu_threads(self.settings.threads):
-            learner = self._current()
-            lost: dict[int, str] = {}
-            for outputs, scores in look_at(learner, given, lost):
-                features.append(outputs.features.cpu())
-                merged = pooled(scores, roster.owner)
-                probabilities.append(learner.method.probabilities(merged).cpu())
-        if not features:
-            raise GoalError("None of the images can be read.")
-        return torch.cat(features), torch.cat(probabilities), given.without(lost)
-
-    def _reduced(
-        self, seen: Iterator[tuple[Outputs, Tensor]], learner: Learner, roster: Roster
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Best class and its probability, batch by batch: all that is kept of an image."""
-        for _, scores in seen:
-            best = learner.method.probabilities(pooled(scores, roster.owner)).max(dim=1)
-            yield best.indices.cpu(), best.values.cpu()
-
-    # -- inside -----------------------------------------------------------------------------------
-
-    def learner(self) -> Learner:
-        """The model as its last step left it, for export and the like."""
-        return self._current()
-
-    def _build(self, settings: Settings, base_classes: int) -> Learner:
-        device, backbone = usable(settings.device), load_backbone(settings.backbone)
-        room = room_for(settings, base_classes)
-        return learner_on_tokens(settings, backbone, room, device, self.reporter)
-
-    def _current(self) -> Learner:
-        records = self.records
-        last = records[-1]
-        if self._learner is None or self._learner[0] != last.step:
-            learner = self._build(self.settings, records[0].num_seen)
-            require_backbone(learner, last.trunk)
-            state = self.store.state(last.step)
-            learner.restore(state.pop("method"))
-            learner.counter.load_state_dict(state)
-            self._learner = (last.step, learner)
-        return self._learner[1]
+            return self.records[-1]
 
     def _fitted_already(self, records: list[StageRecord], key: str) -> StageRecord:
         if len(records) == 1 and records[0].key == key:
@@ -327,14 +315,6 @@ class Model(ModelFolder):
             f"{self.store.folder} holds a model already. Choose another folder, or teach this one "
             "new images by `goal discover`."
         )
-
-    def _check_request(self, n_new: int | str, given: ImageSet) -> None:
-        if n_new != AUTO and (isinstance(n_new, str | bool) or n_new < 1):
-            raise GoalError(f"The number of new classes is a whole number from 1, or {AUTO!r}.")
-        if not len(given):
-            raise GoalError(f"There is no image to learn from ({len(given.skipped)} skipped).")
-        if n_new != AUTO and len(given) < int(n_new):
-            raise GoalError(f"{len(given)} images cannot show {n_new} new classes.")
 
     def _require_room(self, last: StageRecord, count: int) -> None:
         if last.free is not None and last.free < count:
@@ -357,10 +337,23 @@ def _room(learner: Learner) -> dict[str, Any]:
     return {"capacity": len(learner.ledger.owners), "free": learner.free}
 
 
-def _require_all_classes(labels: IntArray, names: Sequence[str]) -> None:
-    missing = sorted(set(range(len(names))) - set(labels.tolist()))
-    if missing:
-        raise GoalError(f"No image of the class {names[missing[0]]!r} can be read. Add some.")
+def _origin(learner: Learner) -> Origin | None:
+    """Where a learner's features come from, if it learns from features."""
+    return learner.bank.origin if isinstance(learner.bank, FeatureBank) else None
+
+
+def _on_features(settings: Settings, given: ImageSet) -> tuple[Settings, Origin | None]:
+    """Settings for features that came as such, and their origin; others stay as they are."""
+    behind = known_features(given.images)
+    if behind is None:
+        return settings, None
+    if not settings.method.frozen:
+        raise GoalError(
+            f"The method {settings.method.name} trains a part of the backbone, so it needs images. "
+            "Features can be taken by goal-plus."
+        )
+    backbone = settings.backbone.model_copy(update={"name": behind.origin.backbone})
+    return settings.model_copy(update={"backbone": backbone}), behind.origin
 
 
 def _now() -> str:

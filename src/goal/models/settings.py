@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from goal.backbone.names import EMBEDDED
+from goal.backbone.names import DEFAULT_EMBEDDER, EMBEDDED
 from goal.common.errors import GoalError
 from goal.data.sets import DATASETS
 from goal.settings.plain import merge, parse_assignments
@@ -24,8 +24,7 @@ def model_settings(
 ) -> Settings:
     """Compose the settings of a model; the embedded backbone brings those of the digits recipes."""
     flags: dict[str, Any] = {"method": {"name": method or DEFAULT_MODEL_METHOD}}
-    if backbone is not None:
-        flags["backbone"] = {"name": backbone}
+    flags["backbone"] = {"name": backbone or DEFAULT_EMBEDDER}
     if seed is not None:
         flags["seed"] = seed
     if device is not None:

@@ -4,86 +4,39 @@
                  settings.yaml    all settings (first step only)
                  state.pt         the method as it was afterwards
                  predictions.csv, predictions.parquet, skipped.csv, history.jsonl, gallery.json
+                 images.parquet   content digest, class and confidence of each image learned
                  manifest.json    size and checksum of each of these
     stages/001/  the next step, and so on
-    judgement.json   a person's corrections: renamed and merged classes
+    judgement.json   every action in order, and the corrections (names, merges) they add up to
     report.html      all of it as a page, written anew after every change
     .work/           the step under way, to go on with after an interruption
+    .undone/         steps that were undone and can be done again, until something else is done
+    .undoing         what an unfinished undo takes back
+    .drawn           which state of the model the page shows
 
 A step is written beside the others and takes its place by one rename; undoing one is a rename,
-too. So whatever is killed when, a model holds whole steps only.
+too. So whatever is killed when, a model holds whole steps only. Each step names the seal of the
+one before, and the list of actions names them all: none can be lost or exchanged unseen.
 """
 
+import hashlib
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field
-
+from goal import __version__
 from goal.common.errors import GoalError
 from goal.common.escaping import file_name, visible
-from goal.common.section import Section
+from goal.models.history import FORMAT, Action, History, Judgement
+from goal.models.records import JUDGEMENT, PAGE, StageRecord
 from goal.storage import files, manifest
 from goal.storage.locks import locked
 from goal.storage.manifest import Findings
 from goal.storage.seal import page_holds, read_sealed, write_sealed
 
-FORMAT = 1
-JUDGEMENT = "judgement.json"
-PAGE = "report.html"
-
-
-class StageRecord(Section):
-    """A finished step, as in its ``stage.json``.
-
-    `kind` says what it was: ``fit`` with labels, ``discover`` without, or ``extend``, which only
-    adds vertices. `index` counts fits and discoveries; `names` and `vertices` belong to the
-    classes it brought, whose ids go on from `num_known`; `sizes` counts its images by class id;
-    `capacity` and `free` count vertices, where the method has any; `key` identifies its input.
-    """
-
-    format: int = FORMAT
-    kind: Literal["fit", "discover", "extend"]
-    step: int = Field(ge=0)
-    index: int = Field(ge=0)
-    created: str
-    version: str
-    key: str
-    requested: int | str | None = None
-    num_known: int = Field(ge=0)
-    names: list[str] = Field(default_factory=list)
-    vertices: list[int | None] = Field(default_factory=list)
-    sizes: dict[str, int] = Field(default_factory=dict)
-    images: int = Field(default=0, ge=0)
-    skipped: int = Field(default=0, ge=0)
-    capacity: int | None = None
-    free: int | None = None
-    trunk: str
-
-    @property
-    def num_seen(self) -> int:
-        """Classes after the step."""
-        return self.num_known + len(self.names)
-
-
-class Judgement(Section):
-    """What a person decided about classes, by class id."""
-
-    format: int = FORMAT
-    names: dict[str, str] = Field(default_factory=dict)
-    merged: dict[str, int] = Field(default_factory=dict)
-
-    def without(self, first: int) -> "Judgement":
-        """Forget classes from id `first` on."""
-        names = {key: name for key, name in self.names.items() if int(key) < first}
-        merged = {
-            key: target
-            for key, target in self.merged.items()
-            if int(key) < first and target < first
-        }
-        return Judgement(names=names, merged=merged)
+__all__ = ["Judgement", "StageRecord", "Store", "verify_all"]
 
 
 class Store:
@@ -92,27 +45,37 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.stages = folder / "stages"
+        self.features = folder / "features"
         self.work = folder / ".work"
         self._undone = folder / ".undone"
+        self._undoing = folder / ".undoing"
+        self._drawn = folder / ".drawn"
         self._parsed: dict[int, tuple[tuple[int, int, int], StageRecord]] = {}
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the only writer; clear away what a killed command left."""
+        """Be the only writer; finish what a killed command left half done."""
         with locked(self.folder):
-            if self._undone.exists():
-                shutil.rmtree(self._undone)
             plan = self.plan()
             if self.work.exists() and (plan is None or plan["step"] < self._count()):
                 shutil.rmtree(self.work)
-            if (self.folder / JUDGEMENT).exists():
-                self._prune()
+            if self._count():
+                self._reconcile()
             yield
 
     # -- steps ------------------------------------------------------------------------------------
 
     def _count(self) -> int:
-        return len(list(self.stages.glob("[0-9][0-9][0-9]"))) if self.stages.is_dir() else 0
+        if not self.stages.is_dir():
+            return 0
+        numbers = sorted(int(path.name) for path in self.stages.iterdir() if path.name.isdigit())
+        missing = [step for step in range(len(numbers)) if step not in numbers]
+        if missing:
+            raise GoalError(
+                f"{file_name(self.path(missing[0]))} is missing: later steps build on it. Restore "
+                "it from a copy of the model."
+            )
+        return len(numbers)
 
     def records(self) -> list[StageRecord]:
         """Finished steps, in order; none for a folder that holds no model yet."""
@@ -130,7 +93,7 @@ class Store:
 
     def require_empty(self) -> None:
         """Raise an error if the folder holds anything but the beginning of a model."""
-        ours = {".lock", ".work", "stages"}
+        ours = {".lock", ".work", "stages", "features"}
         others = sorted(path.name for path in self.folder.iterdir() if path.name not in ours)
         if others:
             raise GoalError(
@@ -141,6 +104,20 @@ class Store:
     def path(self, step: int) -> Path:
         """Folder of a finished step."""
         return self.stages / f"{step:03d}"
+
+    def seal(self, step: int) -> str:
+        """What tells a step from any other: the checksum of its manifest, which has all others."""
+        return _seal(self.path(step))
+
+    def require_intact(self, step: int, name: str) -> None:
+        """Raise an error if a file of a step is not as it was written."""
+        path = self.path(step) / name
+        listed = manifest.read(self.path(step))
+        if listed is not None and manifest.facts(path) != listed.get(name):
+            raise GoalError(
+                f"{file_name(path)} has changed since it was written. Restore it from a copy of "
+                "the model; `goal verify` lists all such files."
+            )
 
     def state(self, step: int) -> dict[str, Any]:
         """What a step's ``state.pt`` holds."""
@@ -157,13 +134,19 @@ class Store:
             raise GoalError(f"Cannot read {file_name(path)}: {error.strerror}.") from error
         same = (now.st_ino, now.st_size, now.st_mtime_ns)
         if step not in self._parsed or self._parsed[step][0] != same:
-            self._parsed[step] = (same, self._read_record(path))
+            self._parsed[step] = (same, self._read_record(path, step))
         return self._parsed[step][1]
 
-    def _read_record(self, path: Path) -> StageRecord:
+    def _read_record(self, path: Path, step: int) -> StageRecord:
         content = files.read_json(path)
         files.require_format(content.get("format"), FORMAT, path)
-        return StageRecord.parse(content, f"content of {file_name(path)}")
+        record = StageRecord.parse(content, f"content of {file_name(path)}")
+        if record.step != step:
+            raise GoalError(
+                f"{file_name(path)} is that of step {record.step}, in the place of another. "
+                "Restore the folder from a copy of the model."
+            )
+        return record
 
     # -- unfinished work --------------------------------------------------------------------------
 
@@ -200,45 +183,178 @@ class Store:
         for name, content in contents.items():
             files.write_bytes(draft / name, content)
         checkpoint.save(draft / "state.pt", state)
-        files.write_json(draft / "stage.json", record.model_dump(mode="json"))
+        before = self.seal(record.step - 1) if record.step else ""
+        about = record.model_copy(update={"before": before})
+        files.write_json(draft / "stage.json", about.model_dump(mode="json"))
         manifest.seal(draft, [path.name for path in draft.iterdir()])
         self.stages.mkdir(exist_ok=True)
         draft.replace(self.path(record.step))
         files.sync_folder(self.stages)
         shutil.rmtree(self.work)
+        self._reconcile()
 
-    def undo(self) -> None:
-        """Take back the last step, and what was judged about its classes."""
-        self.path(self._count() - 1).replace(self._undone)
-        files.sync_folder(self.stages)
-        self._prune()
-        shutil.rmtree(self._undone)
+    # -- actions ----------------------------------------------------------------------------------
 
-    # -- corrections ------------------------------------------------------------------------------
-
-    def judgement(self) -> Judgement:
-        """Read renamed and merged classes."""
+    def history(self) -> History:
+        """Everything that was done."""
         path = self.folder / JUDGEMENT
         if not path.exists():
-            return Judgement()
-        return Judgement.parse(read_sealed(path, FORMAT, _RESTORE), f"content of {file_name(path)}")
+            return History()
+        return History.parse(read_sealed(path, FORMAT, _RESTORE), f"content of {file_name(path)}")
 
-    def judge(self, judgement: Judgement) -> None:
-        """Write renamed and merged classes."""
-        write_sealed(self.folder / JUDGEMENT, judgement.model_dump(mode="json"))
+    def judgement(self) -> Judgement:
+        """Renamed and merged classes."""
+        return self.history().judgement
 
-    def _prune(self) -> None:
-        records, judgement = self.records(), self.judgement()
-        kept = judgement.without(records[-1].num_seen if records else 0)
-        if kept != judgement:
-            self.judge(kept)
+    def act(self, action: Action) -> None:
+        """Note an action; what was undone before cannot be done again from here on."""
+        self._write(self.history().done(action))
+        self._drop_undone()
+
+    def undo(self, stage: bool = False) -> list[Action]:
+        """Take back the last action, or the last step with what was decided about its classes.
+
+        An undo that was cut short is finished instead, however often the command is given.
+
+        Returns:
+            What was taken back; nothing if only the first step is left.
+        """
+        history = self.history()
+        if self._undoing.exists():
+            content = files.read_json(self._undoing)
+            if content.get("history") != len(history.actions):  # all but the end of it was done
+                return history.undone[-1] if history.undone else []
+        steps = [place for place, action in enumerate(history.actions) if action.step is not None]
+        last = steps[-1] if stage else len(history.actions) - 1
+        action = history.actions[last]
+        if action.step == 0:
+            return []
+        first = None if action.step is None else self._record(action.step).num_known
+        kept, goes = history.split(last, first)
+        files.write_json(self._undoing, {"history": len(history.actions)})
+        if action.step is not None:
+            self._set_aside(action.step, str(action.seal))
+        self._write(History.of(kept, [*history.undone, goes]))
+        return goes
+
+    def undone(self) -> None:
+        """An undo has been finished to its very end."""
+        self._undoing.unlink(missing_ok=True)
+
+    def redo(self) -> list[Action]:
+        """Do again what the last undo took back; nothing if there is nothing."""
+        history = self.history()
+        actions = history.undone[-1] if history.undone else []
+        for action in actions:
+            if action.step is not None:
+                aside = self._undone / str(action.seal)
+                if not aside.is_dir():  # a copy of the model, which has no undone steps
+                    return []
+                aside.replace(self.path(action.step))
+                files.sync_folder(self.stages)
+        if not actions:
+            return []
+        self._write(History.of([*history.actions, *actions], history.undone[:-1]))
+        return actions
+
+    def _set_aside(self, step: int, seal: str) -> None:
+        self._undone.mkdir(exist_ok=True)
+        self.path(step).replace(self._undone / seal)
+        files.sync_folder(self.stages)
+
+    def _reconcile(self) -> None:
+        """Let the list of actions follow the steps, which a killed command may have left apart."""
+        history = self.history()
+        present = {self.seal(record.step): record for record in self.records()}
+        if (redone := self._half_redone(history, present)) is not None:
+            self._write(redone)
+            return
+        actions = history.spelt_out()
+        listed = {action.seal for action in actions}
+        gone = [a for a in actions if a.step is not None and a.seal not in present]
+        fresh = [_made(record, seal) for seal, record in present.items() if seal not in listed]
+        if gone:  # an undo was cut short after its rename: what it took away is set aside
+            first = min(self._set_aside_record(action).num_known for action in gone)
+            place = actions.index(gone[0])
+            kept, goes = History.of(actions).split(place, first)
+            self._write(History.of(kept, [*history.undone, goes]))
+        elif fresh:
+            ahead = [] if history.actions else fresh  # of a folder of before they were listed
+            behind = fresh if history.actions else []
+            self._write(History.of([*ahead, *actions, *behind]))
+            self._drop_undone()
+
+    def _half_redone(self, history: History, present: Mapping[str, StageRecord]) -> History | None:
+        """The history with its last undo done again, if the step of it is back in its place."""
+        again = history.undone[-1] if history.undone else []
+        if not any(action.seal in present for action in again if action.step is not None):
+            return None
+        return History.of([*history.actions, *again], history.undone[:-1])
+
+    def _set_aside_record(self, action: Action) -> StageRecord:
+        folder = self._undone / str(action.seal)
+        if not folder.is_dir() or action.step is None:
+            raise GoalError(
+                f"{file_name(self.path(action.step or 0))} is missing or has been exchanged. "
+                "Restore it from a copy of the model."
+            )
+        return self._read_record(folder / "stage.json", action.step)
+
+    def _drop_undone(self) -> None:
+        if self._undone.exists():
+            shutil.rmtree(self._undone)
+
+    def _write(self, history: History) -> None:
+        write_sealed(self.folder / JUDGEMENT, history.model_dump(mode="json"))
+
+    # -- the page ---------------------------------------------------------------------------------
+
+    def page_is_current(self) -> bool:
+        """Whether the page shows the model as it is."""
+        try:
+            drawn = self._drawn.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return False
+        return (self.folder / PAGE).is_file() and drawn == self._identity()
+
+    def page_drawn(self) -> None:
+        """Note that the page shows the model as it is."""
+        files.write_text(self._drawn, self._identity())
+
+    def _identity(self) -> str:
+        """What tells this state of the model from any other."""
+        path = self.folder / JUDGEMENT
+        judged = path.read_bytes() if path.exists() else b""
+        seals = [self.seal(step) for step in range(self._count())]
+        facts = "\n".join([__version__, *seals]).encode() + judged
+        return hashlib.sha256(facts).hexdigest()
 
 
 _RESTORE = "Restore it from a copy of the model; or delete it, and classes have their first names."
 
 
+def _seal(folder: Path) -> str:
+    path = folder / manifest.MANIFEST
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise GoalError(f"Cannot read {file_name(path)}: {error.strerror}.") from error
+
+
+def _made(record: StageRecord, seal: str) -> Action:
+    """The action that made a step."""
+    found = len(record.names)
+    classes = "1 new class" if found == 1 else f"{found} new classes"
+    said = {
+        "fit": "the labelled stage",
+        "discover": f"stage {record.index} ({record.images:,} images, {classes})",
+        "extend": f"the added vertices ({record.capacity} in all)",
+    }[record.kind]
+    return Action(kind=record.kind, said=said, step=record.step, seal=seal)
+
+
 def verify_all(folder: Path, found: Findings) -> None:
-    """Check what lies beside the steps of every model in or below `folder`."""
+    """Check the order of the steps, and what lies beside them, of every model below `folder`."""
     for path in sorted(folder.rglob(JUDGEMENT)):
         found.checked.append(path)
         try:
@@ -253,3 +369,37 @@ def verify_all(folder: Path, found: Findings) -> None:
             found.problems.append(
                 f"{path} has changed since it was written. `goal show` writes it anew."
             )
+    judged = {path.parent for path in folder.rglob(JUDGEMENT)}
+    for model in sorted(judged | {path.parent for path in folder.rglob("stages")}):
+        found.problems += [
+            problem for problem in _order_problems(Store(model)) if problem not in found.problems
+        ]
+
+
+def _order_problems(store: Store) -> list[str]:
+    """What is wrong with the order of a model's steps, or with the list of its actions."""
+    if store.stages.is_symlink():
+        return [f"{store.stages} is a link: a model's files lie in its folder."]
+    try:
+        records, history = store.records(), store.history()
+        seals = [store.seal(record.step) for record in records]
+    except (GoalError, OSError) as error:
+        return [str(error)]
+    problems = [
+        f"{store.path(record.step)} does not follow {store.path(record.step - 1)}: one of them "
+        "has been exchanged. Restore the model from a copy."
+        for record in records[1:]
+        if record.before is not None and record.before != seals[record.step - 1]
+    ]
+    path = store.folder / JUDGEMENT
+    if not path.exists() and any(record.before is not None for record in records):
+        problems.append(f"{path} is missing: it holds names and merges. Restore it from a copy.")
+    set_aside = store.folder / ".undone"
+    for action in history.actions:
+        aside = (set_aside / str(action.seal)).exists()  # an undo cut short: the next one ends it
+        if action.step is not None and action.seal not in seals and not aside:
+            problems.append(
+                f"{store.path(action.step)} is missing or has been exchanged. Restore the model "
+                "from a copy."
+            )
+    return problems

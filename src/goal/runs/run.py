@@ -169,7 +169,7 @@ class Run:
                 known, new = unfinished["classes"]
             elif self.counts_classes:
                 known = self.learner.method.num_classes
-                new = self.learner.count_new(tokens, ids.index)
+                new = self.learner.count_new(tokens, ids.index).count
             return Stage(ids.index, known, new, training.stage_epochs, tokens)
         labels = torch.from_numpy(self.train_targets[ids.train_ids])
         return LabelledStage(0, 0, ids.num_new, training.base_epochs, tokens, labels)

@@ -1,0 +1,61 @@
+"""Labels as scikit-learn knows them: whole numbers where labels were whole numbers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet
+
+from goal.models.classes import Roster
+from goal.models.store import StageRecord, Store
+
+
+def whole_numbers(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Labels as int64 where they are whole numbers (or truth values), as texts otherwise."""
+    if labels.dtype.kind in "iub":
+        return labels.astype(np.int64)
+    if labels.dtype.kind == "f" and bool((np.isfinite(labels) & (labels % 1 == 0)).all()):
+        return labels.astype(np.int64)
+    return np.array([str(label) for label in labels.tolist()], dtype=np.str_)
+
+
+def class_labels(roster: Roster, first: StageRecord) -> npt.NDArray[Any]:
+    """The classes that are not merged, in order: numbers where the labels were, or names.
+
+    A discovered class whose name is no number gets one above all labels: the next after the
+    largest label for the first one, and so on by id, past numbers that are taken.
+    """
+    ids = roster.ids()
+    renamed = roster.judgement.names
+    given = {id: _number(roster.names[id]) for id in ids}
+    corrected = any(given[id] is None and str(id) in renamed for id in ids)
+    if not first.numbers or corrected:
+        return np.array([roster.names[id] for id in ids], dtype=np.str_)
+    taken = {number for number in given.values() if number is not None}
+    next_one = max(int(name) for name in first.names) + 1
+    found = []
+    for id in ids:
+        number = given[id]
+        if number is None:
+            number = next_one + id - first.num_seen
+            while number in taken:
+                number += 1
+            taken.add(number)
+        found.append(number)
+    return np.array(found, dtype=np.int64)
+
+
+def stage_classes(store: Store, records: Sequence[StageRecord]) -> list[int]:
+    """Class id of each image of the last stage, as the stage's own table has it."""
+    step = next(record.step for record in reversed(records) if record.kind != "extend")
+    store.require_intact(step, "predictions.parquet")
+    with (store.path(step) / "predictions.parquet").open("rb") as stream:
+        table = pyarrow.parquet.read_table(stream, columns=["class_id"])
+    return [int(id) for id in table["class_id"].to_pylist()]
+
+
+def _number(name: str) -> int | None:
+    """The whole number that a name spells, None for other names."""
+    plain = name.removeprefix("-")
+    return int(name) if plain.isascii() and plain.isdigit() and str(int(name)) == name else None
