@@ -93,6 +93,7 @@ def _obey_sigterm() -> None:
     main_thread = threading.current_thread() is threading.main_thread()
     if rank() is None and main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, stop)
+        ending.callback(signal.signal, signal.SIGTERM, signal.SIG_DFL)
 
 
 def _explain(error: Exception) -> tuple[str, int]:

@@ -35,7 +35,7 @@ class WandbLogger(CurveLogger):
     def close(self) -> None:
         """Write what is left."""
         if self._opened is not None:
-            self._opened.finish(quiet=True)
+            self._opened.finish()
 
     def _open(self) -> Any:
         self._folder.mkdir(parents=True, exist_ok=True)
