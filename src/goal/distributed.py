@@ -66,9 +66,10 @@ def joined(device: str) -> Iterator[torch.device]:
     if not launched or int(os.environ["WORLD_SIZE"]) == 1 or dist.is_initialized():
         yield usable(device)
         return
-    place = torch.device(device)
+    if device.partition(":")[0] == "cuda":
+        device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+    place = usable(device)
     if place.type == "cuda":
-        place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(place)
     backend = "cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo"
     with _contact():

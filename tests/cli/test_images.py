@@ -57,7 +57,7 @@ def test_weeks_of_folders(
     code, out, err = run(capsys, "discover", "week-1", *model)
     assert code == 0, err
     assert re.search(r"Estimated \d new class.* is the runner-up.*--new \d", " ".join(out.split()))
-    assert "Skipped 1 files" in out
+    assert "Skipped 1 file:" in out
     stage = tmp_path / "m" / "stages" / "001"
     found = json.loads((stage / "stage.json").read_text())["names"]
     assert found[0] == "new-1"
@@ -105,7 +105,7 @@ def test_weeks_of_folders(
 
     single = next((tmp_path / "week-1").glob("0-*.png"))
     code, out, _ = run(capsys, "predict", str(single), "week-1/Thumbs.db", *model)
-    assert code == 0 and single.name in out.replace("\n", "") and "Skipped 1 files" in out
+    assert code == 0 and single.name in out.replace("\n", "") and "Skipped 1 file" in out
     for words, text in ((["none"], "There is no file or folder"), ([], "at least one folder")):
         code, _, err = run(capsys, "predict", *words, *model)
         assert code == 1 and text in err

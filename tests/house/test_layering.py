@@ -129,6 +129,7 @@ LATE = {
     "methods/registry.py": "start-up",
     "models/model.py": "the extra onnx",
     "models/store.py": "start-up",
+    "report/compare.py": "start-up",
     "settings/recipes.py": "start-up",
     "storage/manifest.py": "start-up",
 }

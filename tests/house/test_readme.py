@@ -24,7 +24,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-IMAGES = {"fit", "discover", "classes", "rename", "merge", "undo", "predict", "show", "export"}
+IMAGES = {"fit", "discover", "classes", "rename", "merge", "unmerge", "undo", "predict"}
+IMAGES |= {"show", "export", "verify"}
 OTHERS = [words for words in COMMANDS if words[0] not in IMAGES]
 
 

@@ -12,8 +12,8 @@ from goal.cli.terminal import TerminalReporter
 from goal.common.errors import GoalError
 from goal.common.progress import Reporter, Several
 from goal.evaluation.metrics import last_accuracies
+from goal.runs.loggers.tensorboard import TensorboardLogger
 from goal.runs.run import start
-from goal.runs.tensorboard import TensorboardReporter
 from goal.storage.files import read_jsonl
 from tests.small_run import small_settings
 
@@ -21,7 +21,7 @@ from tests.small_run import small_settings
 def test_curves_are_those_of_the_journals_and_the_terminal_shows_the_way(tmp_path: Path) -> None:
     out = io.StringIO()
     terminal = TerminalReporter(Console(file=out, force_terminal=True, width=160))
-    live = Several(terminal, TensorboardReporter(tmp_path / "run" / "tensorboard"))
+    live = Several(terminal, TensorboardLogger(tmp_path / "run"))
     assert not (tmp_path / "run").exists()  # nothing before there is something to write
     start(small_settings("protocol.stages=1"), tmp_path / "run", live)
     live.close()
@@ -59,4 +59,4 @@ def test_without_tensorboard_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(GoalError, match=r"goal-cgcd\[tensorboard\]"):
-        TensorboardReporter(tmp_path)
+        TensorboardLogger(tmp_path)

@@ -4,18 +4,23 @@ May import: common, storage, data, protocol, backbone, bank, methods, settings, 
 models, report, verify.
 """
 
+import shlex
+import signal
 import sys
+import threading
+from typing import Any
 
 from cyclopts import App
 
-from goal import __version__
 from goal.cli import experiments, images, pictures, tools
-from goal.cli.common import console, errors, rank
+from goal.cli.common import console, ending, errors, rank
 from goal.common.errors import GoalError
 
 app = App(
     name="goal",
-    version=__version__,
+    version=tools.versions,
+    version_format="plaintext",
+    suppress_keyboard_interrupt=False,
     help="Continual generalized category discovery: learn labelled classes once, then find new "
     "ones in unlabelled images, stage after stage. Start with `goal demo`.",
 )
@@ -49,26 +54,47 @@ bank_app = App(name="bank", help="Look at the token bank, or delete it.")
 bank_app.command(tools.info)
 bank_app.command(tools.clear)
 app.command(bank_app)
+app.register_install_completion_command(help="Let the shell complete words after `goal`.")
+
+
+_TERMINATED = "SIGTERM"
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; errors end in a message and an exit code, `--debug` shows the trace.
 
-    Exit codes: 1 for what the user or the system can mend, 70 for a defect of goal, 130 for Ctrl-C.
+    Exit codes: 1 for what the user or the system can mend, 2 for words that cannot be read, 70 for
+    a defect of goal, 130 for Ctrl-C, 143 for SIGTERM.
     """
     given = sys.argv[1:] if arguments is None else arguments
-    debug = "--debug" in given
+    words = [word for word in given if word != "--debug"]
+    _obey_sigterm()
     try:
-        app([word for word in given if word != "--debug"], console=console, error_console=errors)
-    except KeyboardInterrupt:
-        errors.print("Stopped. Nothing finished is lost; the same command goes on from there.")
-        sys.exit(130)
+        with ending:
+            app(words, console=console, error_console=errors)
+    except KeyboardInterrupt as stop:
+        notes = getattr(stop, "__notes__", [])
+        again = notes[0] if notes else shlex.join(["goal", *words])
+        errors.print(f"Interrupted. Go on with `{again}`", soft_wrap=True)
+        sys.exit(143 if stop.args == (_TERMINATED,) else 130)
     except Exception as error:
-        if debug:
+        if len(words) < len(given):
             raise
         text, code = _explain(error)
-        errors.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+        errors.print(text, style="red", soft_wrap=True)
         sys.exit(code)
+
+
+def _obey_sigterm() -> None:
+    """Let SIGTERM end a command as Ctrl-C does. Ranks of torchrun are ended at once, as ever."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt(_TERMINATED)
+
+    main_thread = threading.current_thread() is threading.main_thread()
+    if rank() is None and main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, stop)
+        ending.callback(signal.signal, signal.SIGTERM, signal.SIG_DFL)
 
 
 def _explain(error: Exception) -> tuple[str, int]:

@@ -2,48 +2,85 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
-from goal.common.errors import GoalError
+from goal.common.errors import GoalError, did_you_mean
 
 if TYPE_CHECKING:
     from goal.cli.terminal import TerminalReporter
     from goal.common.progress import Reporter
     from goal.report.compare import TextTable
 
-# Bytes that move the cursor or hide what follows: control characters, turned-around text.
-_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Bytes that move the cursor or hide what follows: control characters, turned-around text; and
+# halves of characters, which stand for bytes that are no text.
+_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_PLAINER = str.maketrans({"–": "-", "±": "+-", "…": "...", "×": "x", "·": "-"})
 
 
 class HarmlessConsole(Console):
-    """A console on which names from strangers cannot steer the terminal."""
+    """A console on which names from strangers cannot steer the terminal.
+
+    A text is printed as it is: square brackets are no markup, whoever prints them. What a terminal
+    cannot show is spelt out, so that printing never fails.
+    """
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+        super().__init__(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
+        """Take a text for what it is, also where a caller asks for markup."""
+        return super().render_str(self._shown(text), **{**options, "markup": False, "emoji": False})
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
         """Replace what steers in every text; the console's own controls pass."""
         for segment in super().render(renderable, options):
-            harmless = _STEERING.sub("\ufffd", segment.text)
-            yield segment if segment.control else Segment(harmless, segment.style)
+            yield segment if segment.control else Segment(self._shown(segment.text), segment.style)
 
     def write(self, text: str) -> None:
         """Print a text as it is, but for what steers."""
-        self.out(_STEERING.sub("\ufffd", text), highlight=False)
+        self.out(self._shown(text), highlight=False)
+
+    def say(self, text: str) -> None:
+        """Print a line and let the terminal break it, so that paths can be copied."""
+        self.print(text, soft_wrap=True)
+
+    def _shown(self, text: str) -> str:
+        harmless = _STEERING.sub("\ufffd", text)
+        try:
+            harmless.encode(self.encoding)
+        except UnicodeEncodeError:
+            plainer = harmless.translate(_PLAINER).encode(self.encoding, "backslashreplace")
+            return plainer.decode(self.encoding)
+        return harmless
 
 
 console = HarmlessConsole()
 errors = HarmlessConsole(stderr=True)
+ending = ExitStack()  # what ends with the command, however it ends
 
-Log = Literal["tensorboard"] | None
+LOGGERS = ("tensorboard", "wandb", "mlflow")
+Log = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--log",
+        negative=(),
+        consume_multiple=True,
+        help="Also write live curves: tensorboard, wandb, mlflow, or several of them. Nothing "
+        "leaves the machine.",
+    ),
+]
 Set = Annotated[
     tuple[str, ...],
     Parameter(
@@ -59,7 +96,9 @@ def reporter() -> "TerminalReporter":
     """Return the reporter of commands: lines, and bars where there is a terminal."""
     from goal.cli.terminal import TerminalReporter
 
-    return TerminalReporter(console)
+    made = TerminalReporter(console)
+    ending.callback(made.close)
+    return made
 
 
 def rank() -> int | None:
@@ -77,20 +116,37 @@ def refuse_ranks(command: str) -> None:
 
 
 @contextmanager
-def logging(log: Log, folder: Path) -> Iterator["Reporter"]:
+def logging(log: Sequence[str], folder: Path) -> Iterator["Reporter"]:
     """Give a run's reporter, which also writes live curves into the folder if asked to."""
-    if log is None:
-        yield reporter()
-        return
     from goal.common.progress import Several
-    from goal.runs.tensorboard import TensorboardReporter
+    from goal.runs.loggers import make_logger
 
-    live = Several(reporter(), TensorboardReporter(folder / "tensorboard"))
-    console.print(f"Live curves: tensorboard --logdir {folder}", soft_wrap=True, highlight=False)
+    names = dict.fromkeys(name for text in log for name in text.split(","))
+    for name in names:
+        if name not in LOGGERS:
+            raise GoalError(
+                f"Cannot log to '{name}'.{did_you_mean(name, LOGGERS)} "
+                f"Choose of: {', '.join(LOGGERS)}."
+            )
+    made = [make_logger(name, folder) for name in names] if not rank() else []
+    for logger in made:
+        console.say(f"Live curves: {logger.how_to_look}")
+    live = Several(reporter(), *made)
     try:
         yield live
     finally:
         live.close()
+
+
+@contextmanager
+def resumable(folder: Path) -> Iterator[None]:
+    """Within a run: note how to go on with it on an interruption that ends it."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if (folder / "settings.yaml").is_file():
+            stop.add_note(shlex.join(["goal", "resume", str(folder)]))
+        raise
 
 
 def flags(
@@ -136,12 +192,12 @@ def print_tables(folders: list[Path], style: str | None) -> None:
 
 def print_table(content: "TextTable") -> None:
     """Print one table for the terminal."""
-    table = Table(*map(escape, content.headings))
+    table = Table(*content.headings)
     for column in table.columns[1:]:
         column.justify = "right"
     for row in content.rows:
-        table.add_row(*map(escape, row))
-    console.print(content.title, style="bold", markup=False)
+        table.add_row(*row)
+    console.print(content.title, style="bold")
     # At its natural width, however wide: a squeezed table of figures cannot be read.
     HarmlessConsole(width=10_000).print(table)
-    console.print(content.note, style="dim", markup=False)
+    console.print(content.note, style="dim")

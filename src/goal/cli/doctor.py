@@ -4,7 +4,6 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,19 +15,27 @@ from goal import __version__
 from goal.backbone.names import BACKBONES, EMBEDDED
 from goal.bank.bank import BankSettings, bank_root
 from goal.bank.shelf import inspect
+from goal.cli.tools import installed
+from goal.common.wording import counted
 from goal.data.sets import cifar100, cub, imagenet100, tinyimagenet
 from goal.storage.cache import cache_folder
 
 _PACKAGES = ("torch", "transformers", "numpy", "scikit-learn", "pillow", "pyarrow")
-_EXTRAS = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "ray": ("ray",)}
+_EXTRAS = {
+    "onnx": ("onnx", "onnxscript", "onnxruntime"),
+    "ray": ("ray",),
+    "tensorboard": ("tensorboard",),
+    "wandb": ("wandb",),
+    "mlflow": ("mlflow",),
+}
 
 
 def examine(data_root: Path = Path("data")) -> Iterator[tuple[str, str]]:
     """Say, topic by topic, what was found."""
     yield "goal", f"{__version__}, Python {platform.python_version()}, {platform.platform()}"
-    yield "packages", ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
+    yield "packages", ", ".join(f"{name} {installed(name)}" for name in _PACKAGES)
     yield "device", _device()
-    yield "CPU", f"{os.cpu_count()} cores, torch uses {torch.get_num_threads()} threads"
+    yield "CPU", _processors()
     yield "memory", _memory()
     cache = cache_folder()
     yield "disk here", f"{decimal(shutil.disk_usage(Path.cwd()).free)} free"
@@ -53,13 +60,6 @@ def examine(data_root: Path = Path("data")) -> Iterator[tuple[str, str]]:
         yield f"extra {extra}", advice if missing else "installed"
 
 
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "missing"
-
-
 def _device() -> str:
     if torch.cuda.is_available():
         cards = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
@@ -68,6 +68,11 @@ def _device() -> str:
     if torch.backends.mps.is_available():
         return "mps; use it by --device mps"
     return "cpu only"
+
+
+def _processors() -> str:
+    cores, threads = os.cpu_count() or 1, torch.get_num_threads()
+    return f"{counted(cores, 'core')}, torch uses {counted(threads, 'thread')}"
 
 
 def _memory() -> str:

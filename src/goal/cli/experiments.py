@@ -16,6 +16,7 @@ from goal.cli.common import (
     rank,
     refuse_ranks,
     reporter,
+    resumable,
 )
 from goal.common.errors import GoalError
 
@@ -38,13 +39,13 @@ def demo(*, out: Path = Path("runs/demo"), seed: int = 0) -> None:
 
     folders = []
     for method in ("goal-plus", "goal", "kmeans"):
-        console.print(f"[bold]{method}[/bold]: digits, seed {seed}")
+        console.print(f"{method}: digits, seed {seed}", style="bold")
         settings = assemble(None, "digits", method, {"seed": seed})
         folder = out / f"{method}-seed{seed}"
         start(settings, folder, reporter())
         folders.append(folder)
     console.print(comparison_table(folders))
-    console.print(f"Report: {write_report(folders, out / 'report.html').resolve()}", soft_wrap=True)
+    console.say(f"Report: {write_report(folders, out / 'report.html').resolve()}")
 
 
 def run(
@@ -59,7 +60,7 @@ def run(
     seed: int | None = None,
     device: str | None = None,
     download: bool = False,
-    log: Log = None,
+    log: Log = (),
     overrides: Set = (),
 ) -> None:
     """Run an experiment: from a recipe, or from a dataset and a method.
@@ -77,7 +78,7 @@ def run(
         seed: Training seed.
         device: Where to compute: cpu, cuda, cuda:1, ...
         download: Fetch the dataset if it is missing and public.
-        log: Also write live curves, into tensorboard/ in the run folder.
+        log: Also write live curves into the run folder.
         overrides: Any other setting.
     """
     from goal.runs.run import start
@@ -85,21 +86,21 @@ def run(
 
     given = flags(backbone, data_root, seed=seed, device=device, download=download)
     settings = assemble(recipe, dataset, method, given, overrides)
-    with logging(log, out) as shown:
+    with resumable(out), logging(log, out) as shown:
         start(settings, out, shown)
     _report(out)
 
 
-def resume(folder: Path, /, *, log: Log = None) -> None:
+def resume(folder: Path, /, *, log: Log = ()) -> None:
     """Go on with an interrupted run; the result is as if it had never stopped.
 
     Args:
         folder: The run folder.
-        log: Also write live curves, into tensorboard/ in the run folder.
+        log: Also write live curves into the run folder.
     """
     from goal.runs.run import resume as resume_run
 
-    with logging(log, folder) as shown:
+    with resumable(folder), logging(log, folder) as shown:
         resume_run(folder, shown)
     _report(folder)
 
@@ -110,7 +111,7 @@ def _report(folder: Path) -> None:
 
     if not rank():
         report = write_report([folder], folder / "report.html")
-        console.print(f"Report: {report.resolve()}", soft_wrap=True)
+        console.say(f"Report: {report.resolve()}")
 
 
 def bench(
@@ -158,7 +159,7 @@ def bench(
         print_tables([out], None)
         _report(out)
     for failure in failures:
-        errors.print(f"{failure.title}: {failure.reason}", style="red", markup=False)
+        errors.print(f"{failure.title}: {failure.reason}", style="red")
     if failures:
         raise GoalError(f"{len(failures)} of {len(cells)} experiments failed; see above.")
 

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from goal.cli.common import Set, console, reporter
 from goal.common.errors import GoalError
+from goal.common.wording import counted
 
 if TYPE_CHECKING:
     from goal.data.own_images import ImageSet
@@ -70,8 +71,9 @@ def fit(
     given = from_files(Screened(paths, skipped))
     opened = _open(model, download=download)
     record = opened.fit(given, np.array(labels, np.int64), list(classes), settings)
-    classes_text = "1 class" if len(record.names) == 1 else f"{len(record.names)} classes"
-    console.print(f"Learned {classes_text} from {record.images:,} images.")
+    console.print(
+        f"Learned {counted(len(record.names), 'class')} from {counted(record.images, 'image')}."
+    )
     _say_where(opened, record)
 
 
@@ -104,9 +106,9 @@ def discover(
     known = [opened.roster.known(id) for id in range(record.num_known, record.num_seen)]
     table = Table("New class", "Images", box=None)
     for entry in known:
-        table.add_row(escape(entry.name), f"{record.sizes.get(str(entry.id), 0):,}")
-    new_classes = "1 new class" if len(known) == 1 else f"{len(known)} new classes"
-    console.print(f"Stage {record.index}: {record.images:,} images, {new_classes}.")
+        table.add_row(entry.name, f"{record.sizes.get(str(entry.id), 0):,}")
+    found = f"{counted(record.images, 'image')}, {counted(len(known), 'new class')}"
+    console.print(f"Stage {record.index}: {found}.")
     console.print(table)
     _say_where(opened, record)
 
@@ -142,7 +144,9 @@ def predict(
         _say(f"Predictions: {target.resolve()}")
     _print_predictions(found)
     if found.skipped:
-        console.print(f"Skipped {len(found.skipped)} files that are no readable images:")
+        console.print(
+            f"Skipped {counted(len(found.skipped), 'file')} that cannot be read as images:"
+        )
         for name, reason in found.skipped[:_SHOWN]:
             _say(f"  {name}: {reason}")
     if blank := given.blank():
@@ -169,12 +173,12 @@ def classes(*, model: ModelPath, plain: bool = False) -> None:
     for known in roster.classes():
         table.add_row(
             str(known.id),
-            escape(known.name),
+            known.name,
             f"{known.size:,}",
             "labels" if known.stage == 0 else f"stage {known.stage}",
             known.since[:16].replace("T", " "),
             "" if known.vertex is None else str(known.vertex),
-            escape(", ".join(roster.names[id] for id in known.merged)),
+            ", ".join(roster.names[id] for id in known.merged),
         )
     console.print(table)
     for record in opened.records:
@@ -285,7 +289,7 @@ def extend_vertices(
         download: Fetch the backbone if it is not on this machine.
     """
     record = _open(model, None, backbone, download).extend_vertices(to)
-    console.print(f"The model has {record.capacity} vertices now, {record.free} of them free.")
+    console.print(f"Vertices: {record.free} of {record.capacity} are free.")
 
 
 def export(
@@ -326,7 +330,7 @@ def suggest_names(*, model: ModelPath, names: Path, clip: Path) -> None:
     table = Table("Class", "Suggestion", "Likeliest")
     for label, found in ask(opened.pictures(), names, clip).items():
         likeliest = ", ".join(f"{name} ({cosine:.2f})" for name, cosine in found.likeliest)
-        table.add_row(escape(label), escape(found.name or ""), escape(likeliest))
+        table.add_row(label, found.name or "", likeliest)
     console.print(table)
     console.print("`goal rename` gives a class its name.")
 
@@ -337,7 +341,7 @@ def doctor() -> None:
 
     table = Table(box=None, show_header=False)
     for topic, finding in examine():
-        table.add_row(f"[bold]{escape(topic)}[/bold]", escape(finding))
+        table.add_row(Text(topic, "bold"), finding)
     console.print(table)
 
 
@@ -372,7 +376,7 @@ def _folder(folder: Path) -> "ModelFolder":
 
 def _say(text: str) -> None:
     """Print a line that may hold names."""
-    console.print(text, soft_wrap=True, markup=False, highlight=False)
+    console.say(text)
 
 
 def _screened(places: tuple[Path, ...]) -> "ImageSet":
@@ -391,7 +395,7 @@ def _say_where(model: "Model", record: "StageRecord") -> None:
     folder = model.store.path(record.step).resolve()
     lines = [f"Predictions: {folder / 'predictions.csv'} (and .parquet)"]
     if record.skipped:
-        lines.append(f"Skipped {record.skipped} files: {folder / 'skipped.csv'}")
+        lines.append(f"Skipped {counted(record.skipped, 'file')}: {folder / 'skipped.csv'}")
     lines.append(f"Report: {model.store.folder.resolve() / 'report.html'}")
     for line in lines:
         _say(line)
@@ -407,5 +411,5 @@ def _print_predictions(found: "Predictions") -> None:
         return
     table = Table("Class", "Images", box=None)
     for label, count in Counter(str(label) for label in columns["class"]).most_common():
-        table.add_row(escape(label), f"{count:,}")
+        table.add_row(label, f"{count:,}")
     console.print(table)

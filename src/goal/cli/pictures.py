@@ -20,7 +20,7 @@ def report(*folders: Path, out: Path | None = None) -> None:
     if not folders:
         raise GoalError("Give at least one folder with finished runs.")
     path = write_report(list(folders), out or folders[0] / "report.html")
-    console.print(f"Report: {path.resolve()}", soft_wrap=True)
+    console.say(f"Report: {path.resolve()}")
 
 
 def figures(*folders: Path, out: Path) -> None:
@@ -38,4 +38,4 @@ def figures(*folders: Path, out: Path) -> None:
     if not folders:
         raise GoalError("Give at least one folder with finished runs.")
     for path in write_figures(list(folders), out):
-        console.print(str(path), soft_wrap=True, highlight=False)
+        console.say(str(path))

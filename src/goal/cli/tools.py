@@ -1,17 +1,38 @@
 """Commands beside the experiments: lists, pretraining, the token bank."""
 
+import platform
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.filesize import decimal
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from goal import __version__
 from goal.cli.common import Set, console, errors, flags, refuse_ranks, reporter
 from goal.common.errors import GoalError
+from goal.common.wording import counted
 
 if TYPE_CHECKING:
     from goal.common.plugins import Registry
+
+
+_PACKAGES = ("torch", "transformers", "huggingface_hub", "safetensors")
+
+
+def versions() -> str:
+    """Name the versions of goal, Python and what backbones need, one per line."""
+    lines = [f"goal {__version__}", f"python {platform.python_version()}"]
+    return "\n".join([*lines, *(f"{name} {installed(name)}" for name in _PACKAGES)])
+
+
+def installed(name: str) -> str:
+    """Version of a package, without importing it."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "missing"
 
 
 def list_(kind: Literal["methods", "datasets", "backbones", "recipes"], /) -> None:
@@ -28,7 +49,7 @@ def list_(kind: Literal["methods", "datasets", "backbones", "recipes"], /) -> No
     }[kind]()
     table = Table(box=None, show_header=False)
     for name, summary in entries.items():
-        table.add_row(f"[bold]{escape(name)}[/bold]", escape(summary))
+        table.add_row(Text(name, "bold"), summary)
     console.print(table)
 
 
@@ -102,7 +123,7 @@ def pretrain(
     base = targets(data.train.labels, order) < settings.protocol.base_classes
     ids = np.flatnonzero(base)
     run_pretraining(data.train, ids, settings.transform, own, out, reporter())
-    console.print(f"Backbone: {out.resolve()}", soft_wrap=True)
+    console.say(f"Backbone: {out.resolve()}")
 
 
 def verify(folder: Path, /) -> None:
@@ -115,10 +136,10 @@ def verify(folder: Path, /) -> None:
 
     verdict = verify_folder(folder)
     for path in verdict.unlisted:
-        console.print(f"{path}: not in the manifest, not checked", markup=False, soft_wrap=True)
+        console.say(f"{path}: not in the manifest, not checked")
     for problem in verdict.problems:
-        errors.print(problem, style="red", highlight=False, markup=False, soft_wrap=True)
-    checked = f"{len(verdict.checked)} files, {decimal(verdict.size)}"
+        errors.print(problem, style="red", soft_wrap=True)
+    checked = f"{counted(len(verdict.checked), 'file')}, {decimal(verdict.size)}"
     if verdict.problems:
         raise GoalError(f"{len(verdict.problems)} of {checked} are not as they were written.")
     console.print(f"{checked}: all as they were written.")
@@ -161,4 +182,4 @@ def clear(*, trunk: str | None = None, folder: Path | None = None) -> None:
     from goal.bank.shelf import clear as clear_shelves
 
     root = bank_root(BankSettings(folder=str(folder) if folder else None))
-    console.print(f"Freed {decimal(clear_shelves(root, trunk))} in {root}.")
+    console.say(f"Freed {decimal(clear_shelves(root, trunk))} in {root}.")

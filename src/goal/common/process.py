@@ -48,4 +48,8 @@ class Pause:
 
     def over(self) -> bool:
         """Whether the time has passed."""
-        return time.monotonic() - self._began >= self._seconds
+        return self.passed() >= self._seconds
+
+    def passed(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self._began

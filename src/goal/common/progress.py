@@ -28,6 +28,9 @@ class Reporter:
     def stage_done(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Show the results of the stages so far."""
 
+    def run_done(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Show the results of all stages of a finished run."""
+
     def close(self) -> None:
         """Finish what is still being written."""
 
@@ -68,6 +71,11 @@ class Several(Reporter):
         """Show the results of the stages so far."""
         for reporter in self._reporters:
             reporter.stage_done(records)
+
+    def run_done(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Show the results of all stages of a finished run."""
+        for reporter in self._reporters:
+            reporter.run_done(records)
 
     def close(self) -> None:
         """Finish what is still being written."""

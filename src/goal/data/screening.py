@@ -43,9 +43,11 @@ def screen_below(place: Path, reporter: Reporter) -> Screened:
 def screen_classes(root: Path, reporter: Reporter) -> dict[str, Screened]:
     """Screen one folder per class, by class name, sorted."""
     if not root.is_dir():
+        name = file_name(root)
+        what = f"{name} is a file" if root.exists() else f"There is no folder {name}"
         raise GoalError(
-            f"There is no folder {file_name(root)}. Give a folder that holds one folder of images "
-            "per class."
+            f"{what}. Labels are given by folders: give a folder that holds one folder of images "
+            "per class, named like it."
         )
     names = class_folders(root)
     if not names:

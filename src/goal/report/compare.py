@@ -14,7 +14,7 @@ from goal.common.errors import GoalError
 from goal.report import published
 from goal.report.runs import RunRecord, load_run
 from goal.runs.damage import blaming_damage
-from goal.settings.settings import compose, identity_of
+from goal.settings.plain import identity_of
 from goal.storage.yaml_files import parse_yaml
 
 CONVENTIONS = {"base/novel": ("base", "novel"), "seen/unseen": ("seen", "unseen")}
@@ -71,7 +71,7 @@ def find_runs(folders: Sequence[Path]) -> list[RunRecord]:
 
 def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
     """Group runs by their settings less the seed; name what sets same-named groups apart."""
-    flat = [_settings_of(run) for run in runs]
+    flat = _settings_of(runs)
     groups: dict[str, list[int]] = {}
     for index, settings in enumerate(flat):
         groups.setdefault(repr(sorted(settings.items())), []).append(index)
@@ -92,15 +92,27 @@ def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
     return sorted(result, key=lambda group: (group.dataset, group.stages, group.label))
 
 
-def _settings_of(run: RunRecord) -> dict[str, Any]:
-    """Settings less the seed; keys that are younger than the run have their defaults."""
-    plain = parse_yaml(run.settings, f"{run.folder / 'settings.yaml'}")
+def _settings_of(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
+    """Settings of each less the seed; keys that are younger than a run have their defaults."""
+    plains = [parse_yaml(run.settings, f"{run.folder / 'settings.yaml'}") for run in runs]
+    found = [identity_of(plain) for plain in plains]
+    keys: dict[str, set[frozenset[str]]] = {}
+    for settings in found:
+        keys.setdefault(str(settings.get("method.name")), set()).add(frozenset(settings))
+    if any(len(different) > 1 for different in keys.values()):
+        found = [_completed(plain) for plain in plains]
+    for settings in found:
+        settings.pop("seed", None)
+    return found
+
+
+def _completed(plain: dict[str, Any]) -> dict[str, Any]:
+    from goal.settings.settings import compose  # torch: only where versions are mixed
+
     try:
-        identity = compose(plain).identity()
+        return compose(plain).identity()
     except GoalError:  # a run of another version, with keys of its own
-        identity = identity_of(plain)
-    identity.pop("seed", None)
-    return identity
+        return identity_of(plain)
 
 
 def paper_tables(folders: Sequence[Path]) -> list[TextTable]:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from goal.report.runs import load_run
 
@@ -28,8 +28,15 @@ def stage_table(records: Sequence[Mapping[str, Any]]) -> Table:
     for heading in STAGE_COLUMNS.values():
         table.add_column(heading, justify="right")
     for record in records:
-        table.add_row(*(escape(cell(record.get(key))) for key in STAGE_COLUMNS))
+        table.add_row(*(Text(cell(record.get(key))) for key in STAGE_COLUMNS))
     return table
+
+
+def stage_line(record: Mapping[str, Any]) -> str:
+    """A stage's accuracies as a line of a log."""
+    keys = [key for key in ("all", "base", "novel", "unseen") if record.get(key) is not None]
+    figures = ", ".join(f"{STAGE_COLUMNS[key]} {cell(record[key])}" for key in keys)
+    return f"After stage {record['stage']}: {figures}"
 
 
 def cell(value: Any) -> str:
@@ -45,7 +52,7 @@ def comparison_table(folders: Sequence[Path]) -> Table:
     table = Table(title="All classes, percent correct")
     table.add_column("Stage")
     for run in runs:
-        table.add_column(escape(run.title), justify="right")
+        table.add_column(Text(run.title), justify="right")
     for index in range(max(len(run.records) for run in runs)):
         row = [run.records[index]["all"] if index < len(run.records) else None for run in runs]
         table.add_row(str(index), *(cell(value) for value in row))

@@ -98,8 +98,8 @@ def run_cells(
     if engine == "ray":
         return _run_on_ray(cells, reporter, cpus_per_cell)
     outcomes = []
-    for cell in reporter.track(cells, len(cells), "Experiments"):
-        reporter.say(f"{cell.title} in {cell.folder}")
+    for number, cell in enumerate(reporter.track(cells, len(cells), "Experiments"), 1):
+        reporter.say(f"Cell {number} of {len(cells)}: {cell.title} in {cell.folder}")
         outcomes.append(_attempt(cell, reporter))
     return _failures(cells, outcomes)
 
@@ -134,11 +134,13 @@ def _run_on_ray(cells: Sequence[Cell], reporter: Reporter, cpus: float) -> list[
     ).remote
     tasks = [attempt(_absolute(cell), cpus) for cell in cells]
     outcomes = []
-    for task in reporter.track(tasks, len(tasks), "Experiments"):
+    for number, task in enumerate(reporter.track(tasks, len(tasks), "Experiments"), 1):
         try:
             outcomes.append(ray.get(task))
         except ray.exceptions.RayError as error:
             outcomes.append(str(error))
+        how = "failed" if outcomes[-1] is not None else "done"
+        reporter.say(f"Cell {number} of {len(cells)}: {cells[number - 1].title}: {how}")
     return _failures(cells, outcomes)
 
 

@@ -108,6 +108,7 @@ class Run:
             self.reporter.say(f"The run in {self.folder} is finished already.")
             done = by_first(lambda: files.read_jsonl(self.folder / "results.jsonl"))
             self.reporter.stage_done(done)
+            self.reporter.run_done(done)
             if self.writes and (sealed is None or finished.name not in sealed):
                 self._seal(*_FINAL)  # killed in its last moment
             return by_first(lambda: files.read_json(finished))
@@ -128,6 +129,7 @@ class Run:
                 self._learn(stage, unfinished)
             unfinished = None
             self._conclude(ids, stage)
+        self.reporter.run_done(self.records)
         return self._summary()
 
     # -- set-up -----------------------------------------------------------------------------------

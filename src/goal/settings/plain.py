@@ -8,6 +8,13 @@ from goal.common.errors import GoalError
 from goal.storage.files import read_text
 from goal.storage.yaml_files import parse_yaml
 
+# Where things are and how often they are saved does not change what is computed.
+_NOT_IDENTITY = {
+    "data": {"root", "download"},
+    "bank": {"folder", "budget_gb"},
+    "training": {"checkpoint_seconds", "share_base", "prefetch"},
+}
+
 
 def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Lay one tree of plain values over another."""
@@ -28,6 +35,15 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+def identity_of(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of plain settings determines the result: no places, no saving intervals."""
+    flat = flatten(plain)
+    dropped = {f"{section}.{key}" for section, keys in _NOT_IDENTITY.items() for key in keys}
+    if flat.get("data.name") == "folder":
+        dropped -= {"data.root"}  # there the place is the data
+    return {key: value for key, value in flat.items() if key not in dropped}
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:

@@ -22,18 +22,11 @@ from goal.data.transforms import TransformSettings
 from goal.methods.base import MethodSettings
 from goal.methods.registry import METHODS
 from goal.protocol.stages import ProtocolSettings
-from goal.settings.plain import flatten, merge
+from goal.settings.plain import identity_of, merge
 from goal.settings.training import TrainingSettings
 
 DEFAULT_DATASET = "digits"
 DEFAULT_METHOD = "goal"
-
-# Where things are and how often they are saved does not change what is computed.
-_NOT_IDENTITY = {
-    "data": {"root", "download"},
-    "bank": {"folder", "budget_gb"},
-    "training": {"checkpoint_seconds", "share_base", "prefetch"},
-}
 
 
 class Settings(Section):
@@ -107,15 +100,6 @@ def _with_sizes(merged: dict[str, Any]) -> dict[str, Any]:
     elif isinstance(limit := given.get("resize"), int):
         sizes["image_size"] = min(limit, native.image_size)
     return merge({"transform": sizes}, merged)
-
-
-def identity_of(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of plain settings determines the result: no places, no saving intervals."""
-    flat = flatten(plain)
-    dropped = {f"{section}.{key}" for section, keys in _NOT_IDENTITY.items() for key in keys}
-    if flat.get("data.name") == "folder":
-        dropped -= {"data.root"}  # there the place is the data
-    return {key: value for key, value in flat.items() if key not in dropped}
 
 
 def difference(ours: Settings, theirs: Settings) -> list[str]:

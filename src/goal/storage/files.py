@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BufferedReader
+from math import isfinite
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
@@ -321,13 +322,22 @@ def _reason(error: Exception) -> str:
 
 def _object(text: str, path: Path, where: str) -> dict[str, Any]:
     try:
-        content = json.loads(text)
+        content = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise GoalError(f"{path} is damaged{where}: {error}.") from error
     if not isinstance(content, dict):
         kind = type(content).__name__
         raise GoalError(f"{path} should hold an object{where}, but holds a {kind}.")
     return content
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is no number that can be shown or compared")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if isfinite(value) else _refuse(text)
 
 
 def require_format(found: Any, known: int, path: Path) -> None:
