@@ -8,6 +8,7 @@ from pathlib import Path
 from goal.bank import shelf
 from goal.common.errors import GoalError
 from goal.models import store
+from goal.runs import records
 from goal.storage import checkpoint
 from goal.storage.manifest import Findings, verify_all
 
@@ -23,6 +24,7 @@ def verify(folder: Path) -> Findings:
         found.problems += checkpoint.damage(path)
         found.checked.append(path)
     store.verify_all(folder, found)
+    records.verify_all(folder, found)
     if not found.checked and not found.problems:
         raise GoalError(f"{folder} holds no run, model or token bank that could be verified.")
     return found
