@@ -73,6 +73,6 @@ class ModelFolder:
                     found.setdefault(roster.names[roster.owner[int(key)]], []).extend(images)
         return found
 
-    def write_page(self) -> Path:
-        """Write ``report.html`` anew; return its path."""
-        return write_page(self.store, self.records, self.roster)
+    def write_page(self, out: Path | None = None) -> Path:
+        """Write ``report.html`` anew, or the same page elsewhere; return its path."""
+        return write_page(self.store, self.records, self.roster, out)

@@ -208,7 +208,8 @@ class Model(ModelFolder):
             counts = np.bincount(found.ids, minlength=stage.num_seen)
         sizes = {str(id): int(count) for id, count in enumerate(counts) if count}
         about = about.model_copy(update={"sizes": sizes})
-        gallery = pictures(kept, found, stage.num_known) if stage.index else {}
+        labels = stage.labels.numpy() if isinstance(stage, LabelledStage) else None
+        gallery = pictures(kept, found, stage.num_known, labels)
         contents = {
             **extra,
             "predictions.csv": found.csv(),

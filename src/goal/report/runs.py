@@ -1,8 +1,11 @@
 """Run folders, read back for tables and pages."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from goal.common.errors import GoalError
 from goal.runs.records import HISTORY, RESULTS, SUMMARY, read_history, read_results, read_summary
@@ -25,6 +28,21 @@ class RunRecord:
     def title(self) -> str:
         """Method and seed."""
         return f"{self.summary['method']}, seed {self.summary['seed']}"
+
+
+def swept(run: RunRecord) -> tuple[str, str | None]:
+    """The setting that a sweep gave this run, and its value; None outside of sweeps."""
+    key, equals, value = unquote(run.folder.parent.name).partition("=")  # root/key=value/seed-n
+    return key, value if equals else None
+
+
+def axis_of(values: Iterable[str]) -> tuple[list[str], list[float]]:
+    """Values of a setting in order, and where each stands: evenly, unless all are numbers."""
+    texts = list(values)
+    if all(re.fullmatch(r"-?\d{1,15}(\.\d{1,15})?(e-?\d{1,2})?", text) for text in texts):
+        ordered = sorted(texts, key=float)
+        return ordered, [float(text) for text in ordered]
+    return sorted(texts), [float(place) for place in range(len(texts))]
 
 
 def load_run(folder: Path) -> RunRecord:
