@@ -193,17 +193,19 @@ const Charts = (function () {
     const labels = names.map((name) => (name.length > 11 ? `${name.slice(0, 10)}…` : name));
     const edge = Math.max(...labels.map((label) => pen.measureText(label).width)) + 8 * dpr;
     const cell = (canvas.width - edge) / size, every = Math.ceil((13 * dpr) / cell);
-    canvas.height = canvas.width;
+    const level = edge <= cell, head = level ? 18 * dpr : edge;
+    canvas.height = Math.round(canvas.width - edge + head);
     canvas.style.aspectRatio = `${canvas.width} / ${canvas.height}`;
     pen.font = `${11 * dpr}px system-ui, sans-serif`;
     pen.textBaseline = "middle";
     pen.fillStyle = colour("--soft");
     labels.forEach((label, i) => {
       if (i % every) return;
-      pen.fillText(label, 0, edge + (i + .5) * cell);
+      pen.fillText(label, 0, head + (i + .5) * cell);
       pen.save();
-      pen.translate(edge + (i + .5) * cell, edge - 6 * dpr);
-      pen.rotate(-Math.PI / 2);
+      pen.translate(edge + (i + .5) * cell, head - (level ? 10 : 6) * dpr);
+      pen.rotate(level ? 0 : -Math.PI / 2);
+      pen.textAlign = level ? "center" : "start";
       pen.fillText(label, 0, 0);
       pen.restore();
     });
@@ -211,14 +213,14 @@ const Charts = (function () {
       const v = Math.max(-1, Math.min(1, value(r, c)));
       const tone = v < 0 ? between(mid, low, -v) : between(mid, high, v);
       pen.fillStyle = `rgb(${tone})`;
-      pen.fillRect(Math.floor(edge + c * cell), Math.floor(edge + r * cell), Math.ceil(cell), Math.ceil(cell));
+      pen.fillRect(Math.floor(edge + c * cell), Math.floor(head + r * cell), Math.ceil(cell), Math.ceil(cell));
     }
     pen.strokeStyle = colour("--faint");
     pen.globalAlpha = .6;
     for (const split of splits || []) {
       pen.beginPath();
-      pen.moveTo(edge + split * cell, edge); pen.lineTo(edge + split * cell, canvas.height);
-      pen.moveTo(edge, edge + split * cell); pen.lineTo(canvas.width, edge + split * cell);
+      pen.moveTo(edge + split * cell, head); pen.lineTo(edge + split * cell, canvas.height);
+      pen.moveTo(edge, head + split * cell); pen.lineTo(canvas.width, head + split * cell);
       pen.stroke();
     }
     const tip = tooltip(place);
@@ -226,7 +228,7 @@ const Charts = (function () {
       const box = canvas.getBoundingClientRect(), f = canvas.width / box.width;
       const at = [event.clientY - box.top, event.clientX - box.left];
       const place_ = (v) => Math.min(size - 1, Math.max(0, Math.floor(v / cell)));
-      const [r, c] = [place_(at[0] * f - edge), place_(at[1] * f - edge)];
+      const [r, c] = [place_(at[0] * f - head), place_(at[1] * f - edge)];
       tip.show(at[1], at[0], ...text(r, c).map((line) => el("div", "", line)));
     });
     canvas.addEventListener("pointerleave", () => tip.hide());
