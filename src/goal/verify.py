@@ -7,7 +7,9 @@ from pathlib import Path
 
 from goal.bank import shelf
 from goal.common.errors import GoalError
+from goal.features import store as features
 from goal.models import store
+from goal.runs import records
 from goal.storage import checkpoint
 from goal.storage.folders import walk
 from goal.storage.manifest import Findings, verify_all
@@ -20,6 +22,8 @@ def verify(folder: Path) -> Findings:
         verify_all(folder, found)
         _verify_cache(walk(folder, []), found)
         store.verify_all(folder, found)
+        records.verify_all(folder, found)
+        features.verify_all(folder, found)
     if not found.checked and not found.problems:
         raise GoalError(f"{folder} holds no run, model or token bank that could be verified.")
     return found

@@ -139,8 +139,68 @@ def test_run_and_stage_can_be_chosen_and_maps_switch_space(visit: Visit) -> None
     expect(page.locator("#map-note")).to_contain_text("embeddings")
     page.get_by_role("button", name="features", exact=True).click()
     expect(page.locator("#map-note")).to_contain_text("features")
-    page.locator("#cosines canvas").hover(position={"x": 3, "y": 3})
+    page.locator("#cosines canvas").hover(position={"x": 3, "y": 30})
     expect(page.locator("#cosines .tip")).to_contain_text("cosine 1.00")
+
+
+def test_the_address_keeps_the_selection(browser: Browser, visit: Visit) -> None:
+    page = visit.page
+    page.locator("#run").select_option(label="kmeans")
+    page.get_by_role("button", name="stage 0", exact=True).click()
+    page.get_by_role("button", name="seen / unseen").click()
+    page.get_by_role("button", name="features", exact=True).click()
+    page.locator("#chips").get_by_role("button", name="goal").click()
+    address = page.url
+    again = Visit(browser, Path("/"), 1280)
+    again.page.goto(address)
+    expect(again.page.locator("#convention-note")).to_contain_text("seen/unseen")
+    assert number(again.page, "All").startswith("70.0")  # kmeans at stage 0
+    expect(again.page.locator("#benchmark option:checked")).to_have_text("digits, 1 stage")
+    expect(again.page.locator("#map-note")).to_contain_text("features")
+    expect(again.page.locator("#chart-all [data-series='goal']")).to_have_count(0)
+    for hostile in ("#stage=99&run=<img src=x onerror=alert(1)>&convention=__proto__", "#stage=-1"):
+        again.page.goto(address.partition("#")[0] + hostile)
+        expect(again.page.locator("#convention-note")).to_contain_text("base/novel")
+        assert number(again.page, "All").startswith("40.0")  # the first benchmark's last stage
+    assert not [text for text in again.complaints if "alert" in text or "rror" in text]
+    again.close()
+
+
+def test_matrices_name_rows_and_columns(browser: Browser, report: Path) -> None:
+    visit = Visit(browser, Path("/"), 1280)
+    visit.context.add_init_script(
+        "window.drawn = []; const old = CanvasRenderingContext2D.prototype.fillText;"
+        "CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {"
+        "  window.drawn.push([this.canvas.getAttribute('aria-label'), text]);"
+        "  return old.call(this, text, ...rest); };"
+    )
+    visit.page.goto(report.as_uri() + "#benchmark=digits%2C+1+stage")
+    expect(visit.page.locator("#matrix canvas")).to_be_visible()
+    drawn = visit.page.evaluate("window.drawn")
+    for title in ("Confusion, class by class", "Cosines between class means"):
+        for name in ("0", "1", "2", "3", "6"):
+            assert drawn.count([title, name]) == 2  # at its row and at its column
+    visit.close()
+
+
+def test_a_sweep_shows_its_curve_at_whole_numbers(browser: Browser, tmp_path: Path) -> None:
+    for value, shift in (("2", 0.0), ("1", 3.0), ("10", 5.0)):
+        folder = tmp_path / "sweep" / f"method.refresh_every={value}" / "seed-0"
+        assignment = (f"method.refresh_every={value}",)
+        write_run(folder, [90.0, 60.0 + shift], dataset="digits", assignments=assignment)
+    visit = Visit(browser, write_report([tmp_path], tmp_path / "report.html"), 1280)
+    chart = visit.page.locator("#sweep-chart svg")
+    expect(visit.page.locator("#sweep-title")).to_contain_text("method.refresh_every")
+    below = chart.locator("text[text-anchor='middle']")
+    assert below.all_text_contents() == ["1", "2", "10"]
+    places = [float(node.get_attribute("x") or 0) for node in below.all()]
+    assert (places[1] - places[0]) * 9 == pytest.approx(places[2] - places[0], abs=0.1)
+    chart.focus()
+    visit.page.keyboard.press("ArrowRight")
+    tip = visit.page.locator("#sweep-chart .tip")
+    expect(tip).to_contain_text("method.refresh_every = 1")
+    expect(tip).to_contain_text("63.0")
+    visit.close()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])

@@ -1,5 +1,7 @@
 """Grids from the command line: resumable, tolerant of one cell's failure, on one process or Ray."""
 
+import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +71,13 @@ def test_sweep_prints_and_writes_the_curve(
     words = ["sweep", "--over", "method.alpha=0.3,0.9", "--out", str(tmp_path)]
     code, out, _ = run(capsys, *words, *as_flags(), *ONE_STAGE)
     assert code == 0 and "0.3" in out and "0.9" in out
-    curve = (tmp_path / "curve.csv").read_text().splitlines()
-    assert [line.split(",")[0] for line in curve[2:]] == ["0.3", "0.9"]
+    with (tmp_path / "curve.csv").open() as stream:
+        curve = list(csv.DictReader(stream))
+    assert [row["value"] for row in curve] == ["0.3"] * 5 + ["0.9"] * 5
+    assert all(0 <= float(row["mean"]) <= 100 and row["n"] == "1" for row in curve)
+    assert [row["mean"] for row in json.loads((tmp_path / "curve.json").read_text())] == [
+        float(row["mean"]) for row in curve
+    ]
     code, _, err = run(capsys, "sweep", "--over", "method.alpha", "--out", str(tmp_path))
     assert code == 1 and "key.sub=value,value" in err
 

@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
         *("common", "storage", "data", "protocol", "backbone", "methods", "settings", "learning"),
     },
     "report": {"common", "storage", "pages", "evaluation", "settings", "runs"},
-    "verify": {"common", "storage", "bank", "models"},
+    "verify": {"common", "storage", "bank", "runs", "models"},
     "cli": {
         *("common", "storage", "data", "protocol", "backbone", "bank", "methods", "settings"),
         *("learning", "runs", "models", "report", "verify"),

@@ -1,12 +1,18 @@
 """A model's page: whatever names, captions and times a folder holds, they come out as text."""
 
 import base64
+import html
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from goal.common.errors import GoalError
 from goal.models.classes import Roster
-from goal.models.page import write_page
+from goal.models.page import page_is_current, write_page
 from goal.models.store import Judgement, StageRecord, Store
 from tests.pages.hostile import STRANGE, TAG, assert_harmless
 
@@ -38,5 +44,110 @@ def test_every_text_of_a_model_comes_out_as_text(tmp_path: Path) -> None:
     ordinary = write_model(tmp_path, "ordinary", "harmless")
     page = write_model(tmp_path, TAG, STRANGE)
     assert_harmless(page, ordinary)
-    assert "<h1>&lt;img src=x onerror=alert(1)&gt;: 3 classes</h1>" in page
-    assert ordinary.count("<h2>Stage ") == 2 and "No image came out" in ordinary
+    assert "<h1>&lt;img src=x onerror=alert(1)&gt;</h1>" in page
+    assert "<b>2 classes</b> discovered since" in ordinary
+
+
+def record(kind: str, step: int, index: int, **given: Any) -> StageRecord:
+    about = {"created": "2026-11-08T09:05:00+00:00", "version": "0", "key": "k", "trunk": "t"}
+    return StageRecord.parse({"kind": kind, "step": step, "index": index, **about, **given})
+
+
+def shop(root: Path) -> tuple[Store, list[StageRecord]]:
+    """Two labelled classes, two discovered ones, and a stage later that adds to one of these."""
+    store = Store(root / "my shop")
+    two = {"vertices": [None] * 2}
+    records = [
+        record("fit", 0, 0, num_known=0, names=["cat", "dog"], sizes={"0": 9, "1": 1}, **two),
+        record("discover", 1, 1, num_known=2, names=["new-1", "new-2"], **two).model_copy(
+            update={"sizes": {"2": 134, "3": 5}, "images": 1139}
+        ),
+        record("discover", 2, 2, num_known=4, sizes={"2": 12}),
+    ]
+    for step, keys in enumerate((("0", "1"), ("2", "3"), ())):
+        store.path(step).mkdir(parents=True)
+        rows = {
+            key: {"most": [[key, f"a rather long file name {key}.png (99%)"]], "least": []}
+            for key in keys
+        }
+        thumbs = {key: base64.b64encode(f"{step}-{key}".encode()).decode() for key in keys}
+        content = {"classes": rows, "thumbnails": thumbs}
+        (store.path(step) / "gallery.json").write_text(json.dumps(content))
+    return store, records
+
+
+def cards_of(page: str) -> dict[str, Any]:
+    found = re.findall(r"<script type='application/json' id='\w+-data'>(.*?)</script>", page)
+    return {card["title"]: card for text in found for card in json.loads(text)["cards"]}
+
+
+def table_of(page: str, section: str) -> list[list[str]]:
+    part = page.split(f"<section id='{section}'>")[1].split("</section>")[0]
+    return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", part)][
+        1:
+    ]
+
+
+def test_card_and_table_count_the_same_images(tmp_path: Path) -> None:
+    store, records = shop(tmp_path)
+    page = write_page(store, records, Roster(records, Judgement())).read_text()
+    assert cards_of(page)["new-1"]["note"] == "146 images: 134 at stage 1, 12 at stage 2"
+    assert ["new-1", "stage 1", "–", "146", "2", "–"] in table_of(page, "classes")
+    assert cards_of(page)["dog"]["note"] == "1 image, with labels"
+    assert "152" not in page and "<b>2 classes</b> learned" in page and "in 161 images" in page
+
+
+def test_labelled_classes_have_pictures_too(tmp_path: Path) -> None:
+    store, records = shop(tmp_path)
+    page = write_page(store, records, Roster(records, Judgement())).read_text()
+    assert cards_of(page)["cat"]["rows"] == {
+        "most confident": [["0/0", "a rather long file name 0.png (99%)"]]
+    }
+    assert base64.b64encode(b"0-0").decode() in page
+
+
+def test_a_merged_class_has_one_card_with_the_pictures_of_both(tmp_path: Path) -> None:
+    store, records = shop(tmp_path)
+    judgement = Judgement(names={"2": "tractor"}, merged={"3": 2})
+    page = write_page(store, records, Roster(records, judgement)).read_text()
+    assert list(cards_of(page)) == ["tractor", "cat", "dog"]
+    card = cards_of(page)["tractor"]
+    assert list(card["rows"]) == ["most confident", "most confident, merged from new-2"]
+    assert card["note"] == "151 images: 139 at stage 1, 12 at stage 2"
+
+
+def test_times_and_commands_are_for_people(tmp_path: Path) -> None:
+    store, records = shop(tmp_path)
+    judgement = Judgement(names={"2": "it's; rm -rf\n/"})
+    page = write_page(store, records, Roster(records, judgement)).read_text()
+    assert "8 November 2026, 09:05 UTC" in page and "T09:05" not in page
+    assert ["1", "discovered", "8 November 2026, 09:05 UTC", "1,139", "0", "2"] in table_of(
+        page, "stages"
+    )
+    commands = [html.unescape(text) for text in re.findall(r"<code>(.*?)</code>", page)]
+    words = [shlex.split(command) for command in commands]
+    assert all(part[-1] == str(store.folder) or "--out" in part for part in words)
+    assert words[1][:3] == ["goal", "rename", "it's; rm -rf\\n/"]
+    assert page.count("class='copy'") == len(commands) == 4
+
+
+def test_a_page_elsewhere_and_never_over_the_models_own_files(tmp_path: Path) -> None:
+    store, records = shop(tmp_path)
+    roster = Roster(records, Judgement())
+    out = write_page(store, records, roster, tmp_path / "pages" / "shop.html")
+    assert out.exists() and not (store.folder / "report.html").exists()
+    with pytest.raises(GoalError, match="inside the model folder"):
+        write_page(store, records, roster, store.path(0) / "gallery.json")
+
+
+def test_a_stale_page_is_told_from_a_current_one(tmp_path: Path) -> None:
+    store, records = shop(tmp_path)
+    roster = Roster(records, Judgement())
+    assert not page_is_current(store, records, roster)
+    write_page(store, records[:2], Roster(records[:2], Judgement()))
+    assert not page_is_current(store, records, roster)  # killed between commit and page
+    write_page(store, records, roster)
+    assert page_is_current(store, records, roster)
+    assert not page_is_current(store, records, Roster(records, Judgement(names={"2": "x"})))
+    again = [*records[:2], records[2].model_copy(update={"key": "other"})]  # undone, and another
+    assert not page_is_current(store, again, Roster(again, Judgement()))

@@ -17,27 +17,33 @@ from .hostile import CONTROLS, TAG, Elements, assert_harmless
 
 PACKAGE = Path(goal.__file__).parent
 TEMPLATES = sorted((PACKAGE / "pages" / "templates").glob("*.html"))
+STEERING = CONTROLS + "\t\n\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 MODEL: dict[str, Any] = {
-    "title": "birds",
-    "labelled": 1,
-    "discovered": 0,
+    "state": "0" * 64,
+    "name": "birds",
+    "labelled": "1 class",
+    "discovered": "0 classes",
+    "images": "3 images",
+    "updated": "today",
+    "commands": [],
     "stages": [],
     "classes": [],
     "galleries": [],
+    "version": "0",
 }
 
 
-@given(st.text() | st.text(CONTROLS + "<>&'\"\n\t/!-="))
+@given(st.text() | st.text(STEERING + "<>&'\"/!-="))
 @settings(deadline=None)
 def test_any_text_reads_back_as_it_is_less_what_steers(text: str) -> None:
     page = render("model.html", **MODEL | {"classes": [[f"[{text}]"]]})
-    assert len(re.findall(r"<td>", page)) == 1
-    meant = "".join("\ufffd" if char in CONTROLS else char for char in text)
+    assert len(re.findall(r"<td\b", page)) == 1
+    meant = "".join("\ufffd" if char in STEERING else char for char in text)
     assert f"[{meant}]" in Elements(page).text
 
 
 def test_text_that_no_file_can_hold_is_replaced() -> None:
-    assert "<h1>a\ufffdb</h1>" in render("model.html", **MODEL | {"title": "a\ud800b"})
+    assert "<h1>a\ufffdb</h1>" in render("model.html", **MODEL | {"name": "a\ud800b"})
 
 
 @pytest.mark.parametrize("missing", MODEL)
@@ -53,6 +59,21 @@ def test_data_cannot_end_its_element_and_reads_back() -> None:
     assert_harmless(page, render("gallery.html", name="g onerror", content={}))
     (text,) = re.findall(r"<script[^>]*>(.*)</script>", page)
     assert json.loads(text) == content
+
+
+def test_scripts_write_text_and_never_markup() -> None:
+    scripts = sorted((PACKAGE / "pages" / "assets").glob("*.js"))
+    assert {"galleries.js", "report.js", "charts.js", "commands.js"} <= {p.name for p in scripts}
+    forbidden = (
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\b|Function\("
+    )
+    for path in scripts:
+        assert not re.search(forbidden, path.read_text()), path
+
+
+def test_a_line_break_in_a_name_begins_no_line_of_the_page() -> None:
+    page = render("model.html", **MODEL | {"name": "x\nimport os\r\u2028y"})
+    assert not [line for line in page.splitlines() if line.startswith("import os")]
 
 
 def test_figures_that_are_none_do_not_come_into_data() -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,5 +120,11 @@ def test_formats_escape_what_their_readers_would_run() -> None:
     assert r"x\|y" in markdown(table)
     text = latex(table)
     assert r"A\_b \& 100\%" in text and r"2 $\pm$ 1" in text
-    rows = list(csv.reader(io.StringIO(comma_separated(table))))
-    assert rows == [["A_b & 100%"], ["x|y", "z"], ["'=1+1", "2 ± 1"]]
+    rows: list[dict[str, Any]] = [
+        {"a": "=1+1", "b": -2.5, "c": None},
+        {"a": "-3", "b": 1, "c": "x"},
+    ]
+    assert list(csv.DictReader(io.StringIO(comma_separated(rows)))) == [
+        {"a": "'=1+1", "b": "-2.5", "c": ""},
+        {"a": "-3", "b": "1", "c": "x"},
+    ]

@@ -19,6 +19,7 @@ from tests.report.runs import write_pictures, write_run
 
 VOID = {"meta", "img", "br"}
 ATTACK = "</script><script>alert(1)</script>"
+SPICED = STRANGE.replace("\0", "")  # records with null characters are refused
 
 
 class Balanced(HTMLParser):
@@ -153,7 +154,7 @@ def write_strange_run(folder: Path, text: str, seed: int = 0) -> Path:
         path = run / name
         path.write_text(json.dumps(struck(json.loads(path.read_text()), text)))
     path = run / "results.jsonl"
-    lines = [json.loads(line) | {"nmi": text, "ari": [text], text: text} for line in path.open()]
+    lines = [json.loads(line) | {"selection": text, text: text} for line in path.open()]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     (run / "history.jsonl").write_text(json.dumps({"stage": 0, "epoch": 1, text: 1.0}) + "\n")
     settings = yaml.safe_load((run / "settings.yaml").read_text())
@@ -169,23 +170,10 @@ def strange_report(root: Path, text: str) -> str:
 
 def test_every_text_of_two_runs_comes_out_as_text(tmp_path: Path) -> None:
     ordinary = strange_report(tmp_path / "ordinary", "harmless")
-    page = strange_report(tmp_path / "strange", STRANGE)
+    page = strange_report(tmp_path / "strange", SPICED)
     assert_harmless(page, ordinary)
-    assert page.count("<td>&#39;&#34;&amp;amp;&lt;img src=x onerror=alert(1)&gt;") == 4  # NMI
-    assert [group["stages"][1]["nmi"] for group in groups_of(page)] == [None, None]
+    assert [SPICED in group["label"] for group in groups_of(page)] == [True, True]
 
 
 def groups_of(page: str) -> list[Any]:
     return [group for part in data_of(page)["benchmarks"] for group in part["groups"]]
-
-
-def test_a_stage_that_only_the_second_seed_has_comes_out_as_text(tmp_path: Path) -> None:
-    first = write_run(tmp_path / "a", [90.0, 80.0])
-    second = write_run(tmp_path / "b", [90.0, 80.0], seed=1)
-    pages = []
-    for text in ("harmless", STRANGE):
-        with (second / "results.jsonl").open("a") as stream:
-            stream.write(json.dumps({"stage": 2, "all": 1.0, "num_test": 1, "nmi": text}) + "\n")
-        pages.append(write_report([first, second], tmp_path / "report.html").read_text())
-        (second / "results.jsonl").write_text((first / "results.jsonl").read_text())
-    assert_harmless(pages[1], pages[0])

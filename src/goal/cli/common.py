@@ -178,16 +178,26 @@ def integers(text: str) -> list[int]:
         raise GoalError(f"Cannot read {text!r}: write numbers separated by commas.") from None
 
 
-def print_tables(folders: list[Path], style: str | None) -> None:
+def print_tables(
+    folders: list[Path], style: str | None, caption: str | None = None, label: str | None = None
+) -> None:
     """Print the papers' tables from run folders, in a format or for the terminal."""
     from goal.report.compare import paper_tables
-    from goal.report.formats import FORMATS
+    from goal.report.formats import TIDY, latex_tables, markdown
+    from goal.report.tidy import tidy_rows
 
-    for table in paper_tables(folders):
+    if style in TIDY:
+        console.write(TIDY[style](tidy_rows(folders)).rstrip("\n"))
+        return
+    tables = paper_tables(folders)
+    if style == "latex":
+        console.write(latex_tables(tables, caption, label))
+        return
+    for table in tables:
         if style is None:
             print_table(table)
         else:
-            console.write(FORMATS[style](table))
+            console.write(markdown(table))
 
 
 def print_table(content: "TextTable") -> None:

@@ -164,7 +164,15 @@ def bench(
         raise GoalError(f"{len(failures)} of {len(cells)} experiments failed; see above.")
 
 
-def compare(*folders: Path, markdown: bool = False, latex: bool = False, csv: bool = False) -> None:
+def compare(
+    *folders: Path,
+    markdown: bool = False,
+    latex: bool = False,
+    csv: bool = False,
+    json: bool = False,
+    caption: str | None = None,
+    label: str | None = None,
+) -> None:
     """Print the papers' tables from run folders, published rows beside ours.
 
     Table 1 is accuracy per stage, Table 2 forgetting and discovery, Table 3 ten stages, Table 4
@@ -173,15 +181,21 @@ def compare(*folders: Path, markdown: bool = False, latex: bool = False, csv: bo
     Args:
         folders: Run folders, or folders that hold some.
         markdown: Print Markdown.
-        latex: Print LaTeX.
-        csv: Print CSV.
+        latex: Print LaTeX, the best figures in bold.
+        csv: Print one tidy table as CSV: a row for each figure, a column for each number.
+        json: Print the same rows as JSON.
+        caption: Caption of the LaTeX table, in LaTeX.
+        label: Label of the LaTeX table; several tables are numbered.
     """
-    chosen = [name for name, on in (("markdown", markdown), ("latex", latex), ("csv", csv)) if on]
+    formats = {"markdown": markdown, "latex": latex, "csv": csv, "json": json}
+    chosen = [name for name, on in formats.items() if on]
     if len(chosen) > 1:
         raise GoalError(f"Choose one format, not {' and '.join(chosen)}.")
     if not folders:
         raise GoalError("Give at least one folder with finished runs.")
-    print_tables(list(folders), chosen[0] if chosen else None)
+    if not latex and (caption is not None or label is not None):
+        raise GoalError("--caption and --label are for --latex.")
+    print_tables(list(folders), chosen[0] if chosen else None, caption, label)
 
 
 def sweep(
@@ -202,7 +216,7 @@ def sweep(
     Args:
         recipe: A YAML file, or the name of a shipped recipe such as digits/goal.
         over: The setting and its values: method.alpha=0.1,0.3,0.5,0.7,0.9
-        out: Folder for all runs; the curve is written to curve.csv in it.
+        out: Folder for all runs; the curve is written to curve.csv and curve.json in it.
         dataset: Dataset, see `goal list datasets`.
         method: Method, see `goal list methods`.
         seeds: Training seeds, separated by commas.
@@ -214,7 +228,8 @@ def sweep(
     from urllib.parse import unquote
 
     from goal.report.compare import sweep_table
-    from goal.report.formats import comma_separated
+    from goal.report.formats import TIDY
+    from goal.report.tidy import sweep_rows
     from goal.runs.grid import run_cells, sweep_cells
     from goal.settings.recipes import assemble
     from goal.storage.files import write_text
@@ -227,7 +242,8 @@ def sweep(
     cells = sweep_cells(key, values.split(","), base, integers(seeds), out)
     if failures := run_cells(cells, "local", reporter()):
         raise GoalError(f"{failures[0].title} failed: {failures[0].reason}")
-    table = sweep_table(key, [(unquote(cell.folder.parent.name), cell.folder) for cell in cells])
-    write_text(out / "curve.csv", comma_separated(table))
-    print_table(table)
+    places = [(unquote(cell.folder.parent.name), cell.folder) for cell in cells]
+    for name, write in TIDY.items():
+        write_text(out / f"curve.{name}", write(sweep_rows(key, places)))
+    print_table(sweep_table(key, places))
     _report(out)

@@ -28,6 +28,7 @@ from goal.common.section import Section
 from goal.data.images import DIGEST_BYTES
 from goal.features.origin import Origin, require_origin
 from goal.storage import files
+from goal.storage.folders import walk
 from goal.storage.manifest import Findings, facts
 from goal.storage.seal import read_sealed, write_sealed
 
@@ -188,7 +189,9 @@ def is_store(folder: Path) -> bool:
 
 def verify_all(folder: Path, found: Findings) -> None:
     """Check every feature store in or below `folder`."""
-    for path in sorted(folder.rglob(CONTENTS)):
+    for path in walk(folder, found.problems):
+        if path.name != CONTENTS:
+            continue
         found.checked.append(path)
         try:
             FeatureStore(path.parent).check(found)

@@ -12,7 +12,9 @@ _TINY = 1e-8
 def self_distillation(
     first_BK: Tensor, second_BK: Tensor, student_temperature: float, teacher_temperature: float
 ) -> Tensor:
-    """Cross-entropy of each view towards the other view's sharper prediction (GOAL, L_cls^u).
+    """Cross-entropy of each view towards the other view's sharper prediction.
+
+    The first term of L_cls^u (GOAL, eq. 11).
 
     ``H(z, s)`` with ``z = softmax(other / teacher_temperature)`` taken as a constant and
     ``s = softmax(own / student_temperature)``, averaged over both directions.
@@ -31,7 +33,10 @@ def entropy(probabilities: Tensor) -> Tensor:
 
 
 def negative_mean_entropy(probabilities_BK: Tensor) -> Tensor:
-    """``-H(mean prediction)``, the second term of GOAL's L_cls^u: low when all classes are used."""
+    """``-H(mean prediction)``: low when all classes are used.
+
+    The second term of L_cls^u (GOAL, eq. 11), less its weight epsilon.
+    """
     return -entropy(probabilities_BK.mean(dim=0))
 
 

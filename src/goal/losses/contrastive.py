@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def info_nce(first_BE: Tensor, second_BE: Tensor, temperature: float) -> Tensor:
-    """Unsupervised contrast between two views of each image (GOAL, L_rep^u; GCD eq. 1).
+    """Unsupervised contrast between two views of each image (GOAL, eq. 5; GCD, eq. 1).
 
     The positive of a view is the other view of its image; every other view in the batch is a
     negative. Averaged over both directions.
@@ -23,7 +23,7 @@ def info_nce(first_BE: Tensor, second_BE: Tensor, temperature: float) -> Tensor:
 
 
 def sup_con(first_BE: Tensor, second_BE: Tensor, labels_B: Tensor, temperature: float) -> Tensor:
-    """Supervised contrast (GOAL, L_rep^s): all other views of the same label are positives.
+    """Supervised contrast (GOAL, eq. 6): all other views of the same label are positives.
 
     For each view, the mean over its positives of ``-log`` their share of the softmax over every
     other view; then the mean over views.

@@ -1,7 +1,11 @@
 """GOAL: geometrically optimal alignment on a fixed simplex ETF (Han et al., AAAI 2026).
 
-    stage 0:  L = L_Align^s + (1 - lambda_rep) InfoNCE + lambda_rep SupCon + CE
-    stage t:  L = lambda_A L_Align^u + InfoNCE + self-distillation - epsilon H(mean prediction)
+    stage 0:  L = L_Align^s + (1 - lambda_rep) InfoNCE + lambda_rep SupCon + CE           (eq. 9)
+    stage t:  L = lambda_A L_Align^u + InfoNCE + self-distillation - epsilon H(mean pred.)  (eq. 13)
+
+Equations are numbered in the order in which the paper prints them: L_Align^s is eq. 4, InfoNCE 5,
+SupCon 6, their sum 7, CE 8, the classifier's growth 10, self-distillation and entropy 11 and
+L_Align^u 12; the simplex is eq. 1 to 3.
 
 Every class owns a vertex of a simplex fixed in advance. Labelled embeddings are pulled to the
 vertices of their classes; later, confident samples of new classes are clustered, the clusters are
@@ -108,7 +112,7 @@ class Goal(AlignedBase):
     def _incremental_objective(
         self, views: Views, batch: Batch, rng: torch.Generator
     ) -> dict[str, Tensor]:
-        """L_Inc = lambda_A L_Align^u + L_rep^Inc + L_cls^u, plus retention where it is on."""
+        """L_Inc = lambda_A L_Align^u + L_rep^Inc + L_cls^u (eq. 13), plus retention if it is on."""
         s = self.settings
         terms = {
             "self_distillation": self.view_distillation(views),

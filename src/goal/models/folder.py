@@ -13,7 +13,6 @@ from goal.models.classes import Roster
 from goal.models.history import Action
 from goal.models.page import stage_pictures, write_page
 from goal.models.store import StageRecord, Store
-from goal.storage import files
 
 
 class ModelFolder:
@@ -114,16 +113,14 @@ class ModelFolder:
         return found
 
     def write_page(self, out: Path | None = None) -> Path:
-        """Write ``report.html`` anew, or the same page to another file; return its path."""
+        """Write ``report.html`` anew, or the same page elsewhere; return its path."""
         for record in self.records:
             if record.kind == "discover":
                 self.store.require_intact(record.step, "gallery.json")
-        path = write_page(self.store, self.records, self.roster)
-        self.store.page_drawn()
+        path = write_page(self.store, self.records, self.roster, out)
         if out is None:
-            return path
-        files.write_bytes(out, path.read_bytes())
-        return out
+            self.store.page_drawn()
+        return path
 
 
 def _listed(actions: Sequence[Action]) -> str:

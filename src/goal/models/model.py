@@ -269,7 +269,9 @@ class Model(OpenModel):
             IMAGES: images_table(work.kept_contents, work.kept.names, found),
             "skipped.csv": skipped_csv(images.skipped),
             "gallery.json": json.dumps(
-                pictures(images, new, about.num_known) if about.index else {}
+                pictures(work.kept, found, about.num_known, labels)
+                if labels is not None
+                else pictures(images, new, about.num_known)
             ).encode(),
         }
         self.store.commit(about, contents, _state(learner))

@@ -1,37 +1,57 @@
-"""A model as a page: its classes, and pictures of those it discovered."""
+"""A model as a page: its classes with pictures of each, its stages, and what to do next."""
 
 import base64
 import binascii
+import hashlib
 import io
+import json
+import shlex
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from goal import __version__
+from goal.common.arrays import IntArray
+from goal.common.errors import GoalError
+from goal.common.escaping import file_name, visible
 from goal.data.decoding import UnreadableImage, decode
 from goal.data.own_images import ImageSet
 from goal.evaluation.chosen import MAX_CLASSES, PER_ROW, evenly
 from goal.models.classes import KnownClass, Roster
 from goal.models.predictions import Predictions
-from goal.models.store import StageRecord, Store
+from goal.models.store import PAGE, StageRecord, Store
 from goal.pages.galleries import Card, Picture, gallery_data, thumbnail
 from goal.pages.html import render
 from goal.storage import files
 from goal.storage.seal import seal_page
 
 _ROWS = {"most": "most confident", "least": "least confident"}
+_KINDS = {"fit": "learned from labels", "discover": "discovered", "extend": "vertices added"}
+_STATE = "<meta name='goal-state' content='{}'>"
+_HEAD = 4096  # bytes of a page within which its state stands
 
 
-def pictures(given: ImageSet, predictions: Predictions, first: int) -> dict[str, Any]:
-    """Thumbnails of the new classes (ids from `first` on) as plain data for ``gallery.json``."""
+def pictures(
+    given: ImageSet, predictions: Predictions, first: int, labels: IntArray | None = None
+) -> dict[str, Any]:
+    """Thumbnails of a stage's classes as plain data for ``gallery.json``.
+
+    Args:
+        given: The images of the stage.
+        predictions: What the model makes of them.
+        first: Id of the stage's first class.
+        labels: Their classes, where a person gave them.
+    """
+    ids = predictions.ids if labels is None else labels
     order = np.argsort(-predictions.confidence, kind="stable")
-    new = np.unique(predictions.ids[predictions.ids >= first])
     classes: dict[str, Any] = {}
     thumbnails: dict[str, str] = {}
-    for id in evenly(new, MAX_CLASSES).tolist():
-        members = order[predictions.ids[order] == id]
+    for id in evenly(np.unique(ids[ids >= first]), MAX_CLASSES).tolist():
+        members = order[ids[order] == id]
         chosen = {"most": members[:PER_ROW], "least": members[PER_ROW:][::-1][:PER_ROW]}
         classes[str(id)] = {
             row: [[str(index), _caption(predictions, index)] for index in positions.tolist()]
@@ -76,58 +96,175 @@ def _caption(predictions: Predictions, index: int) -> str:
     return f"{name} ({100 * predictions.confidence[index]:.0f}%)"
 
 
-def write_page(store: Store, records: Sequence[StageRecord], roster: Roster) -> Path:
-    """Write the model's page anew; return its path."""
-    path = store.folder / "report.html"
+def write_page(
+    store: Store, records: Sequence[StageRecord], roster: Roster, out: Path | None = None
+) -> Path:
+    """Write the model's page anew; return its path.
+
+    Args:
+        store: The model folder.
+        records: Its finished steps.
+        roster: Its classes.
+        out: Where to, if not into the model folder.
+    """
+    path = store.folder / PAGE if out is None else out
+    model, place = store.folder.resolve(), path.resolve()
+    if place.is_relative_to(model) and place != model / PAGE:
+        raise GoalError(
+            f"{file_name(path)} is inside the model folder. Choose another place, or leave it out."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
     files.write_text(path, seal_page(_page(store, records, roster)))
     return path
 
 
+def page_is_current(store: Store, records: Sequence[StageRecord], roster: Roster) -> bool:
+    """Whether the model's page shows these steps and corrections, drawn by this version."""
+    path = store.folder / PAGE
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        head = stream.read(_HEAD)
+    return _STATE.format(state_of(store, records, roster)).encode() in head
+
+
+def state_of(store: Store, records: Sequence[StageRecord], roster: Roster) -> str:
+    """Identity of what a page shows, by content."""
+    shown = [
+        __version__,
+        store.folder.resolve().name,
+        [record.model_dump(mode="json") for record in records],
+        roster.judgement.model_dump(mode="json"),
+    ]
+    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+
+
 def _page(store: Store, records: Sequence[StageRecord], roster: Roster) -> str:
     classes = roster.classes()
-    labelled = sum(known.stage == 0 for known in classes)
+    labelled = [known for known in classes if known.stage == 0]
+    discovered = [known for known in classes if known.stage > 0]
+    shelf = _Shelf(store, records, roster)
     return render(
         "model.html",
-        title=f"{store.folder.resolve().name}: {len(classes)} classes",
-        labelled=labelled,
-        discovered=len(classes) - labelled,
-        stages=[_stage_row(record) for record in records],
+        state=state_of(store, records, roster),
+        name=store.folder.resolve().name,
+        labelled=_counted(len(labelled), "class", "classes"),
+        discovered=_counted(len(discovered), "class", "classes"),
+        images=_counted(sum(known.size for known in classes), "image", "images"),
+        updated=_when(records[-1].created),
+        commands=_commands(store.folder, discovered or classes),
+        stages=[_stage_row(record) for record in reversed(records)],
         classes=[_class_row(known, roster) for known in classes],
         galleries=[
-            {"stage": record.index, "content": _gallery(store, record, roster)}
-            for record in reversed(records)
-            if record.kind == "discover"
+            {"name": name, "title": title, "content": shelf.gallery(part)}
+            for name, title, part in (
+                ("discovered", "Classes it discovered", discovered[::-1]),
+                ("labelled", "Classes learned from labels", labelled),
+            )
+            if part
         ],
+        version=__version__,
     )
 
 
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _when(created: str) -> str:
+    """A time for people; one that cannot be read is shown as it is."""
+    try:
+        time = datetime.fromisoformat(created)
+    except ValueError:
+        return created
+    return f"{time.day} {time:%B %Y, %H:%M} UTC"
+
+
+def _commands(folder: Path, classes: Sequence[KnownClass]) -> list[dict[str, str]]:
+    """What to do next, to copy: names are quoted for a shell and spelt without odd characters."""
+    model = f"--model {shlex.quote(visible(str(folder)))}"
+    names = [visible(known.name) for known in classes if not known.name.startswith("-")]
+    quoted = [shlex.quote(name) for name in names]
+    found = [
+        ("Learn the next images, and find new classes in them", f"goal discover FOLDER {model}")
+    ]
+    if quoted:
+        found.append(("Give a class its name", f"goal rename {quoted[0]} NAME {model}"))
+    if len(quoted) > 1:
+        merge = f"goal merge {quoted[0]} {quoted[1]} {model}"
+        found.append(("Say that two classes are one", merge))
+    found.append(("Tell the class of images", f"goal predict FOLDER {model} --out classes.csv"))
+    return [{"purpose": purpose, "text": text} for purpose, text in found]
+
+
 def _stage_row(record: StageRecord) -> tuple[object, ...]:
-    counts = (record.images, record.skipped, len(record.names))
-    return (record.index, record.kind, record.created, *counts)
+    counts = (f"{record.images:,}", f"{record.skipped:,}", len(record.names))
+    return (record.index, _KINDS[record.kind], _when(record.created), *counts)
 
 
 def _class_row(known: KnownClass, roster: Roster) -> tuple[object, ...]:
     return (
         known.name,
-        known.id,
-        known.size,
         "labels" if known.stage == 0 else f"stage {known.stage}",
-        "" if known.vertex is None else known.vertex,
-        ", ".join(roster.names[id] for id in known.merged),
+        ", ".join(roster.names[id] for id in known.merged) or "–",
+        f"{known.size:,}",
+        known.id,
+        "–" if known.vertex is None else known.vertex,
     )
 
 
-def _gallery(store: Store, record: StageRecord, roster: Roster) -> dict[str, Any]:
-    """Pictures of a stage's classes, under the names they have now."""
-    stored = files.read_json(store.path(record.step) / "gallery.json")
-    cards = []
-    for key, rows in stored["classes"].items():
-        known = roster.known(roster.owner[int(key)])
-        shown = {
-            _ROWS[row]: [Picture(index, caption) for index, caption in listed]
-            for row, listed in rows.items()
-            if listed
+class _Shelf:
+    """The pictures that the steps kept, under the names that classes have now."""
+
+    def __init__(self, store: Store, records: Sequence[StageRecord], roster: Roster) -> None:
+        self._records, self._roster = records, roster
+        self._rows: dict[int, tuple[int, dict[str, Any]]] = {}  # class id: step, rows of pictures
+        self._thumbnails: dict[str, str] = {}
+        for record in records:
+            path = store.path(record.step) / "gallery.json"
+            if record.kind == "extend" or not path.exists():
+                continue
+            stored = files.read_json(path)
+            self._rows |= {
+                int(key): (record.step, rows) for key, rows in stored.get("classes", {}).items()
+            }
+            self._thumbnails |= {
+                f"{record.step}/{key}": text for key, text in stored.get("thumbnails", {}).items()
+            }
+
+    def gallery(self, classes: Sequence[KnownClass]) -> dict[str, Any]:
+        """One card for each class, what was merged into it included."""
+        cards = [self._card(known) for known in classes]
+        keys = {p.key for card in cards for row in card.rows.values() for p in row}
+        thumbnails = {
+            key: binascii.a2b_base64(self._thumbnails[key])
+            for key in sorted(keys & self._thumbnails.keys())
         }
-        cards.append(Card(known.name, f"{record.sizes.get(key, 0)} images", shown))
-    thumbnails = {key: binascii.a2b_base64(text) for key, text in stored["thumbnails"].items()}
-    return gallery_data(cards, thumbnails)
+        return gallery_data(cards, thumbnails)
+
+    def _card(self, known: KnownClass) -> Card:
+        rows: dict[str, list[Picture]] = {}
+        for id in (known.id, *known.merged):
+            step, stored = self._rows.get(id, (0, {}))
+            origin = "" if id == known.id else f", merged from {self._roster.names[id]}"
+            for row, listed in stored.items():
+                if listed:
+                    shown = [Picture(f"{step}/{index}", caption) for index, caption in listed]
+                    rows[_ROWS[row] + origin] = shown
+        return Card(known.name, self._sizes(known), rows)
+
+    def _sizes(self, known: KnownClass) -> str:
+        """How many images it has, in all and by stage."""
+        members = {str(id) for id in (known.id, *known.merged)}
+        counts = {
+            record.index: sum(record.sizes.get(id, 0) for id in members)
+            for record in self._records
+            if record.kind != "extend"
+        }
+        parts = [f"{count:,} at stage {index}" for index, count in counts.items() if count]
+        total = _counted(known.size, "image", "images")
+        return f"{total}: {', '.join(parts)}" if len(parts) > 1 else f"{total}, {_origin(known)}"
+
+
+def _origin(known: KnownClass) -> str:
+    return "with labels" if known.stage == 0 else f"found at stage {known.stage}"

@@ -14,7 +14,8 @@ def simplex_etf(num_vertices: int, dim: int, seed: int) -> Tensor:
     """Build a simplex equiangular tight frame (GOAL, eq. 1) in float64.
 
     ``P = sqrt(K / (K - 1)) U (I - 11^T / K)`` with `U` the orthonormal factor of a seeded
-    Gaussian matrix, so all vertices are unit vectors and any two have cosine ``-1 / (K - 1)``.
+    Gaussian matrix, so all vertices are unit vectors and any two have cosine ``-1 / (K - 1)``
+    (eq. 2; eq. 3 says the same by the columns of `U`).
 
     Args:
         num_vertices: K, at least 2 and at most `dim`.

@@ -11,8 +11,11 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-# Control characters, and halves of characters, which no file can hold.
-_UNFIT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+# Control characters, line breaks of other scripts, what turns text around, and halves of
+# characters, which no file can hold.
+_STEERING = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_UNFIT = re.compile(f"[{_STEERING}]")
+_UNFIT_IN_VALUES = re.compile(f"[\t\n{_STEERING}]")
 
 
 def render(template: str, **values: object) -> str:
@@ -23,7 +26,8 @@ def render(template: str, **values: object) -> str:
         values: Plain data, all that the template names.
 
     Returns:
-        HTML, in which control characters other than line feed and tab are replaced by U+FFFD.
+        HTML, in which every control character of a value is replaced by U+FFFD, and only the
+        template's own line feeds are left.
     """
     return _UNFIT.sub("\ufffd", _environment().get_template(template).render(values))
 
@@ -33,12 +37,18 @@ def asset(name: str) -> Markup:
     return Markup((files("goal.pages") / "assets" / name).read_text(encoding="utf-8"))
 
 
+def _printable(value: object) -> object:
+    """A value as it may stand in a page; it is escaped afterwards."""
+    return value if isinstance(value, Markup) else _UNFIT_IN_VALUES.sub("\ufffd", str(value))
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("goal.pages"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_printable,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

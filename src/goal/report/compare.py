@@ -5,7 +5,7 @@ Table 4 the alignment ablation. Old and new are given in both conventions, each 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -15,20 +15,33 @@ from goal.report import published
 from goal.report.runs import RunRecord, load_run
 from goal.runs.damage import blaming_damage
 from goal.settings.plain import identity_of
-from goal.storage.yaml_files import parse_yaml
 
 CONVENTIONS = {"base/novel": ("base", "novel"), "seen/unseen": ("seen", "unseen")}
 FORMS = ("gm", "happy", "vb_cgcd", "goal_own", "goal_rivals")
+PAPER = "  paper"  # the first cell of a published row
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of texts, ready for any format."""
+    """A table of texts, ready for any format; `best` are the row and column of the best figures."""
 
     title: str
     headings: list[str]
     rows: list[list[str]]
     note: str = ""
+    best: frozenset[tuple[int, int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find the best figure of each column among our own rows, published ones apart."""
+        ours = [index for index, row in enumerate(self.rows) if row[0] != PAPER]
+        found: set[tuple[int, int]] = set()
+        for column, heading in enumerate(self.headings[1:], 1):
+            shown = {row: _mean_of(self.rows[row][column]) for row in ours}
+            known = {row: value for row, value in shown.items() if value is not None}
+            if len(known) > 1 and not heading.startswith(PAPER.strip()):
+                best = (min if heading.startswith("M_f") else max)(known.values())
+                found |= {(row, column) for row, value in known.items() if value == best}
+        object.__setattr__(self, "best", frozenset(found))
 
 
 @dataclass(frozen=True)
@@ -74,7 +87,8 @@ def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
     flat = _settings_of(runs)
     groups: dict[str, list[int]] = {}
     for index, settings in enumerate(flat):
-        groups.setdefault(repr(sorted(settings.items())), []).append(index)
+        key = (len(runs[index].records), sorted(settings.items()))
+        groups.setdefault(repr(key), []).append(index)
     result = []
     for members in groups.values():
         first = runs[members[0]].summary
@@ -94,13 +108,12 @@ def group_runs(runs: Sequence[RunRecord]) -> list[Group]:
 
 def _settings_of(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
     """Settings of each less the seed; keys that are younger than a run have their defaults."""
-    plains = [parse_yaml(run.settings, f"{run.folder / 'settings.yaml'}") for run in runs]
-    found = [identity_of(plain) for plain in plains]
+    found = [identity_of(run.values) for run in runs]
     keys: dict[str, set[frozenset[str]]] = {}
     for settings in found:
         keys.setdefault(str(settings.get("method.name")), set()).add(frozenset(settings))
     if any(len(different) > 1 for different in keys.values()):
-        found = [_completed(plain) for plain in plains]
+        found = [_completed(run.values) for run in runs]
     for settings in found:
         settings.pop("seed", None)
     return found
@@ -167,7 +180,7 @@ def _stage_table(number: int, groups: Sequence[Group], convention: str) -> TextT
         if row is not None and not group.variant:
             rows.append(_paper_row(row, convention, stages))
     title = f"Table {number} ({groups[0].setting}): {convention} convention"
-    return TextTable(title, headings, rows, _note(groups))
+    return TextTable(title, headings, rows, _note(groups, rows))
 
 
 def _paper_row(row: published.PublishedRow, convention: str, stages: int) -> list[str]:
@@ -180,7 +193,7 @@ def _paper_row(row: published.PublishedRow, convention: str, stages: int) -> lis
 
     each = row.stages or [{} for _ in range(stages)]
     middle = [cell for figures in each for cell in cells(figures)]
-    return ["  paper", _figure(row.stage0_all), *middle, *cells(row.average)]
+    return [PAPER, _figure(row.stage0_all), *middle, *cells(row.average)]
 
 
 def _forgetting_table(groups: Sequence[Group]) -> TextTable:
@@ -199,17 +212,16 @@ def _forgetting_table(groups: Sequence[Group]) -> TextTable:
             printed = "goal_own" if group.method == "goal" else "goal_rivals"
             shown = [_figure(figures[0]) if form == printed else "–" for form in FORMS]
             shown += [_figure(figures[1]) if form == printed else "–" for form in FORMS]
-            rows.append(["  paper", *shown])
+            rows.append([PAPER, *shown])
     title = f"Table 2 ({groups[0].setting}): forgetting and discovery"
-    return TextTable(title, headings, rows, _note(groups))
+    return TextTable(title, headings, rows, _note(groups, rows))
 
 
 def alignment(group: Group) -> tuple[bool, bool] | None:
     """Whether supervised and unsupervised alignment are on; None for methods without them."""
-    settings = parse_yaml(group.runs[0].settings, "settings.yaml")["method"]
-    if "unsupervised_alignment" not in settings:
-        return None
-    return settings["supervised_alignment"], settings["unsupervised_alignment"]
+    settings = group.runs[0].values["method"]
+    flags = settings.get("supervised_alignment"), settings.get("unsupervised_alignment")
+    return (flags[0], flags[1]) if all(isinstance(flag, bool) for flag in flags) else None
 
 
 def _ablation_table(groups: Sequence[Group]) -> TextTable:
@@ -227,7 +239,7 @@ def _ablation_table(groups: Sequence[Group]) -> TextTable:
         theirs = [_figure(paper.get(key)) for key in ("all", "old", "new")]
         rows.append(["yes" if flag else "no" for flag in flags] + ours + theirs)
     title = f"Table 4 ({groups[0].dataset}): alignment ablation, base/novel convention"
-    return TextTable(title, [*headings, "paper Novel"], sorted(rows), _note(groups))
+    return TextTable(title, [*headings, "paper Novel"], sorted(rows), _note(groups, rows))
 
 
 def sweep_table(key: str, folders: Sequence[tuple[str, Path]]) -> TextTable:
@@ -250,16 +262,27 @@ def sweep_table(key: str, folders: Sequence[tuple[str, Path]]) -> TextTable:
     return TextTable(title, [key, *(name.capitalize() for name in keys)], rows, note)
 
 
-def _short(backbone: str) -> str:
+def short_name(backbone: str) -> str:
     """A hub id as it is; of a folder or file its name, for its place says nothing to others."""
     path = Path(backbone)
     return path.name if path.is_absolute() or backbone.startswith(".") else backbone
 
 
-def _note(groups: Sequence[Group]) -> str:
-    backbones = ", ".join(sorted({_short(group.backbone) for group in groups}))
-    return (
-        f"Percent; mean ± standard deviation over n seeds. Backbone: {backbones}; paper rows: DINO "
-        "ViT-B/16, with Old and New only in the convention they were printed in. Only All compares "
-        "across rows."
+def _note(groups: Sequence[Group], rows: Sequence[Sequence[str]]) -> str:
+    """What the figures are, and of published rows only where there are some."""
+    backbones = ", ".join(sorted({short_name(group.backbone) for group in groups}))
+    note = f"Percent; mean ± standard deviation over n seeds. Backbone: {backbones}."
+    if all(row[0] != PAPER for row in rows):
+        return note
+    return note + (
+        " Paper rows: DINO ViT-B/16, with Old and New only in the convention they were printed "
+        "in. Only All compares across rows."
     )
+
+
+def _mean_of(cell: str) -> float | None:
+    """The mean that a cell shows, None if it shows none."""
+    try:
+        return float(cell.partition(" ±")[0])
+    except ValueError:
+        return None

@@ -18,7 +18,7 @@ from goal.evaluation.chosen import MAX_CLASSES, Choice, choose, evenly
 from goal.pages.galleries import Card, Picture, card_data, data_uri
 from goal.report import published
 from goal.report.compare import FORMS, Group, group_runs
-from goal.report.runs import RunRecord
+from goal.report.runs import RunRecord, axis_of, swept
 from goal.report.style import method_style
 from goal.storage import archives
 from goal.storage.files import read_json
@@ -49,13 +49,41 @@ def build(runs: Sequence[RunRecord]) -> dict[str, Any]:
         for group, entry in zip(mine[:MAX_DETAILS], described[:MAX_DETAILS], strict=True):
             entry["details"] = _details(group.runs[0])
         shelf.fill(key[0], mine[:MAX_DETAILS], described)
-        benchmarks.append({"title": mine[0].setting, "dataset": key[0], "groups": described})
+        about = {"title": mine[0].setting, "dataset": key[0], "sweep": sweep_curve(mine)}
+        benchmarks.append({**about, "groups": described})
     notes = shelf.notes()
     if len(groups) > MAX_DETAILS:
         notes.append(f"Details are shown of {MAX_DETAILS} groups of runs, the best on All.")
     if any(len(group.runs) > 1 for group in groups):
         notes.append("Details are of the first seed of each group; curves and tables of all seeds.")
     return {"benchmarks": benchmarks, "thumbnails": shelf.thumbnails, "notes": notes}
+
+
+def sweep_curve(groups: Sequence[Group]) -> dict[str, Any] | None:
+    """Averages against the one setting that `goal sweep` varied; None where there is no sweep."""
+    by_key: dict[str, dict[str, list[RunRecord]]] = {}
+    for run in (run for group in groups if group.stages for run in group.runs):
+        key, value = swept(run)
+        if value is not None:
+            by_key.setdefault(key, {}).setdefault(value, []).append(run)
+    for key, by_value in by_key.items():
+        if len(by_value) < 2:
+            continue
+        values, places = axis_of(by_value)
+        return {
+            "key": key,
+            "method": by_value[values[0]][0].summary["method"],
+            "values": values,
+            "places": places,
+            "measures": {
+                measure: [
+                    _mean_and_deviation(r.summary["average"][measure] for r in by_value[value])
+                    for value in values
+                ]
+                for measure in ("all", "base", "novel", "seen", "unseen")
+            },
+        }
+    return None
 
 
 def _average_all(group: Group) -> float:

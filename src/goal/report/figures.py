@@ -5,7 +5,7 @@ seeds, bands and bars one standard deviation.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from goal.common.errors import GoalError
 from goal.report import published
 from goal.report.compare import CONVENTIONS, Group, alignment, find_runs, group_runs
-from goal.report.runs import RunRecord
+from goal.report.runs import RunRecord, axis_of, swept
 from goal.report.style import HUES, Hue, method_style
 from goal.runs.damage import blaming_damage
 from goal.storage.files import replacing
@@ -39,6 +39,7 @@ _LOOK = {
     "pdf.fonttype": 42,  # letters stay letters: publishers ask for it
     "svg.fonttype": "none",
 }
+_MOST_TICKS = 12
 _MEASURES: dict[str, Hue] = {"all": "blue", "base": "grey", "novel": "orange"}
 
 
@@ -64,8 +65,8 @@ def _figures(runs: Sequence[RunRecord]) -> Iterable[tuple[str, "Figure"]]:
     sweeps: dict[tuple[Path, str], list[RunRecord]] = {}
     others = []
     for run in runs:
-        key, equals, _ = run.folder.parent.name.partition("=")  # root/key=value/seed-n
-        if equals:
+        key, value = swept(run)
+        if value is not None:
             sweeps.setdefault((run.folder.parent.parent, key), []).append(run)
         else:
             others.append(run)
@@ -192,11 +193,8 @@ def sweep_figure(key: str, runs: Sequence[RunRecord]) -> "Figure":
     """All, base and novel, averaged over stages, against one setting."""
     by_value: dict[str, list[RunRecord]] = {}
     for run in runs:
-        by_value.setdefault(run.folder.parent.name.partition("=")[2], []).append(run)
-    numeric = all(re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", value) for value in by_value)
-    order: Callable[[str], Any] = float if numeric else str
-    values = sorted(by_value, key=order)
-    places = [float(value) for value in values] if numeric else list(range(len(values)))
+        by_value.setdefault(swept(run)[1] or "", []).append(run)
+    values, places = axis_of(by_value)
     figure, (axis,) = _canvas(3.4, 2.6)
     for (measure, hue), marker in zip(_MEASURES.items(), "os^", strict=True):
         cells = [
@@ -208,7 +206,7 @@ def sweep_figure(key: str, runs: Sequence[RunRecord]) -> "Figure":
         axis.plot(places, means, color=colour, marker=marker, label=measure.capitalize())
         low, high = ([m + sign * d for m, d in cells] for sign in (-1, 1))
         axis.fill_between(places, low, high, color=colour, alpha=0.12, linewidth=0)
-    if not numeric:
+    if len(values) <= _MOST_TICKS:  # the values themselves: whole numbers stay whole
         axis.set_xticks(places, values)
     axis.set_xlabel(key)
     axis.set_ylabel("Average over stages, %")

@@ -1,22 +1,25 @@
 """Run folders, read back for tables and pages."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from pydantic import BaseModel, ConfigDict
+from urllib.parse import unquote
 
 from goal.common.errors import GoalError
-from goal.storage import manifest
-from goal.storage.files import read_json, read_jsonl, read_text, require_format
+from goal.runs.records import HISTORY, RESULTS, SUMMARY, read_history, read_results, read_summary
+from goal.storage.files import read_text
+from goal.storage.yaml_files import parse_yaml
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What a finished run left in its folder."""
+    """What a finished run left in its folder; `settings` is the text of which `values` are read."""
 
     folder: Path
     settings: str
+    values: dict[str, Any]
     summary: dict[str, Any]
     records: list[dict[str, Any]]
     history: list[dict[str, Any]]
@@ -27,58 +30,37 @@ class RunRecord:
         return f"{self.summary['method']}, seed {self.summary['seed']}"
 
 
-class _Table(BaseModel):
-    """What pages and tables rely on; other keys may come and go with versions."""
-
-    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
-
-
-class _Summary(_Table):
-    format: int = manifest.FORMAT
-    dataset: str
-    method: str
-    backbone: str
-    seed: int
-    selection: str
-    stage0_all: float
-    average: dict[str, float | None]
-    final: dict[str, float | None]
-    forgetting: dict[str, float | None]
-    discovery: dict[str, float | None]
-    wall_seconds: float
-    peak_memory_mb: float | None = None
-    versions: dict[str, str]
+def swept(run: RunRecord) -> tuple[str, str | None]:
+    """The setting that a sweep gave this run, and its value; None outside of sweeps."""
+    key, equals, value = unquote(run.folder.parent.name).partition("=")  # root/key=value/seed-n
+    return key, value if equals else None
 
 
-class _Record(_Table):
-    stage: int
-    all: float
-    num_test: int
-    base: float | None = None
-    novel: float | None = None
-    seen: float | None = None
-    unseen: float | None = None
+def axis_of(values: Iterable[str]) -> tuple[list[str], list[float]]:
+    """Values of a setting in order, and where each stands: evenly, unless all are numbers."""
+    texts = list(values)
+    if all(re.fullmatch(r"-?\d{1,15}(\.\d{1,15})?(e-?\d{1,2})?", text) for text in texts):
+        ordered = sorted(texts, key=float)
+        return ordered, [float(text) for text in ordered]
+    return sorted(texts), [float(place) for place in range(len(texts))]
 
 
 def load_run(folder: Path) -> RunRecord:
     """Read a finished run, or say what is missing."""
-    for name in ("settings.yaml", "summary.json", "results.jsonl", "history.jsonl"):
+    for name in ("settings.yaml", SUMMARY, RESULTS, HISTORY):
         if not (folder / name).is_file():
             raise GoalError(
                 f"{folder} holds no finished run: {folder / name} is missing. "
                 f"`goal resume {folder}` finishes one that was interrupted."
             )
-    summary = read_json(folder / "summary.json")
-    require_format(summary.get("format", manifest.FORMAT), manifest.FORMAT, folder)
-    records = read_jsonl(folder / "results.jsonl")
-    try:
-        _Summary.model_validate(summary)
-        for index, record in enumerate(records):
-            if _Record.model_validate(record).stage != index:
-                raise ValueError(f"line {index + 1} of results.jsonl should be stage {index}")
-        if not records:
-            raise ValueError("results.jsonl is empty")
-        settings = read_text(folder / "settings.yaml")
-    except ValueError as error:
-        raise GoalError(f"A results file in {folder} is damaged: {error}") from None
-    return RunRecord(folder, settings, summary, records, read_jsonl(folder / "history.jsonl"))
+    summary, records = read_summary(folder), read_results(folder)
+    if not records:
+        raise GoalError(f"{folder / RESULTS} is damaged: it is empty.")
+    if len(records) > 1 and summary["average"]["all"] is None:
+        raise GoalError(f"{folder / SUMMARY} is damaged: it lacks the average of its stages.")
+    path = folder / "settings.yaml"
+    text = read_text(path)
+    values = parse_yaml(text, str(path))
+    if not isinstance(values, dict) or not isinstance(values.get("method"), dict):
+        raise GoalError(f"{path} is damaged: it holds no settings of a method.")
+    return RunRecord(folder, text, values, summary, records, read_history(folder))

@@ -39,6 +39,7 @@ from goal.learning.trainer import EpochRecord
 from goal.methods.base import LabelledStage, Stage
 from goal.protocol.rehearsal import rehearse
 from goal.protocol.stages import ProtocolSettings, StageIds, build_stages, class_order, targets
+from goal.runs.records import EpochLine, StageLine, checked, read_results, read_summary
 from goal.settings.plain import read_settings
 from goal.settings.settings import Settings, compose, difference
 from goal.storage import checkpoint, files, manifest
@@ -106,12 +107,12 @@ class Run:
         finished = self.folder / "summary.json"
         if by_first(finished.exists):
             self.reporter.say(f"The run in {self.folder} is finished already.")
-            done = by_first(lambda: files.read_jsonl(self.folder / "results.jsonl"))
+            done = by_first(lambda: read_results(self.folder))
             self.reporter.stage_done(done)
             self.reporter.run_done(done)
             if self.writes and (sealed is None or finished.name not in sealed):
                 self._seal(*_FINAL)  # killed in its last moment
-            return by_first(lambda: files.read_json(finished))
+            return by_first(lambda: read_summary(self.folder))
         forget_peak_memory()
         self._prepare()
         # Written only now: settings that cannot even start must not claim the folder.
@@ -296,7 +297,9 @@ class Run:
             self.learner.restore(state["method"])
             if self.counts_classes and (state["stage"] or state["trainer"] is None):
                 self.learner.counter.load_state_dict(state["counter"])
-            self.records, self.history = json.loads(state["records"]), json.loads(state["history"])
+            rows, history = json.loads(state["records"]), json.loads(state["history"])
+            self.records = checked(rows, StageLine, f"records in {path}")
+            self.history = checked(history, EpochLine, f"history in {path}")
             self._seconds_before = state["seconds"]
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise GoalError(

@@ -1,6 +1,6 @@
 """GOAL's stage 0, which its presets and GOAL+ share: labelled embeddings meet their vertices.
 
-    L_Base = L_Align^s + (1 - lambda_rep) InfoNCE + lambda_rep SupCon + CE
+    L_Base = L_Align^s + (1 - lambda_rep) InfoNCE + lambda_rep SupCon + CE      (GOAL, eq. 9)
 
 Every class owns a vertex of a simplex fixed in advance: base classes from stage 0 on, new classes
 from the moment they are found.
@@ -115,7 +115,7 @@ class AlignedBase(Parametric):
         self.ledger.claim(classes, vertices)
 
     def base_objective(self, views: Views, labels: Tensor) -> dict[str, Tensor]:
-        """L_Base = L_Align^s + L_rep^Base + L_cls, over both views."""
+        """L_Base = L_Align^s + L_rep^Base + L_cls (eq. 9 of 4, 7, 8), over both views."""
         s, both = self.settings, labels.repeat(2)
         terms = self.base_contrast(views, labels)
         terms["classification"] = self.cross_entropy(views.scores, both)
@@ -128,7 +128,7 @@ class AlignedBase(Parametric):
         return terms
 
     def mean_entropy(self, views: Views) -> Tensor:
-        """Negative entropy of the mean prediction over all classes."""
+        """Negative entropy of the mean prediction over all classes (in eq. 11)."""
         return negative_mean_entropy(self.probabilities(views.scores))
 
     def claim_new(self, embeddings: Tensor, clusters: Tensor, stage: Stage) -> None:

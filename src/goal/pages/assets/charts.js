@@ -19,10 +19,10 @@ const Charts = (function () {
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  function ticks(low, high, count) {
-    const raw = (high - low) / count || 1;
+  function ticks(low, high, count, whole) {
+    const raw = Math.max((high - low) / count || 1, whole ? 1 : 0);
     const size = 10 ** Math.floor(Math.log10(raw));
-    const step = [1, 2, 2.5, 5, 10].find((m) => m * size >= raw) * size;
+    const step = (whole && size < 10 ? [1, 2, 5, 10] : [1, 2, 2.5, 5, 10]).find((m) => m * size >= raw) * size;
     const found = [];
     for (let v = Math.ceil(low / step - 1e-9) * step; v <= high + step * 1e-6; v += step)
       found.push(Math.abs(v) < step * 1e-6 ? 0 : Number(v.toPrecision(10)));
@@ -71,8 +71,9 @@ const Charts = (function () {
     };
   }
 
-  // series: [{name, colour, dash, marker, values: [number|null], deviation: [number]|null, faint}]
-  function lines(place, { series, labels, title, domain, format, tall }) {
+  // series: [{name, colour, dash, marker, values: [number|null], deviation: [number]|null, faint}];
+  // at: where on the axis each label stands, evenly if it is left out
+  function lines(place, { series, labels, at, title, domain, format, tall }) {
     place.replaceChildren();
     place.classList.add("chart");
     const W = 330, H = tall ? 320 : 210, left = 34, right = 12, top = 10, bottom = 24;
@@ -81,17 +82,20 @@ const Charts = (function () {
     if (!values.length) return;
     let [low, high] = domain || [Math.min(...values), Math.max(...values)];
     if (!domain) { const pad = (high - low) * .08 || Math.abs(high) * .1 || 1; low -= pad; high += pad; }
-    const count = labels.length;
-    const x = (i) => left + (count > 1 ? (i / (count - 1)) * (W - left - right) : (W - left - right) / 2);
+    const count = labels.length, whole = series.every((s) => s.values.every((v) => v === null || Number.isInteger(v)));
+    const spots = at || labels.map((_, i) => i), span = spots[count - 1] - spots[0];
+    const x = (i) => left + (span ? (spots[i] - spots[0]) / span : .5) * (W - left - right);
     const y = (v) => top + (1 - (v - low) / (high - low)) * (H - top - bottom);
     const root = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title, tabindex: "0" });
-    for (const value of ticks(low, high, 4)) {
+    for (const value of ticks(low, high, 4, whole)) {
       root.append(svg("line", { x1: left, x2: W - right, y1: y(value), y2: y(value), stroke: "var(--grid)" }),
         svg("text", { x: left - 7, y: y(value) + 4, "text-anchor": "end", style: "font-size:11px" }, short(value)));
     }
-    const step = Math.ceil(count / 8);
+    const step = at ? 1 : Math.ceil(count / 8);
+    let free = -Infinity;
     labels.forEach((label, i) => {
-      if (i % step) return;
+      if (i % step || (at && x(i) < free)) return;
+      free = x(i) + 8 * (String(label).length + 1);
       root.append(svg("text", { x: x(i), y: H - 6, "text-anchor": "middle", style: "font-size:11px" }, label));
     });
     const guide = svg("line", { y1: top, y2: H - bottom, stroke: "var(--faint)", "stroke-dasharray": "2 3", visibility: "hidden" });
@@ -124,8 +128,8 @@ const Charts = (function () {
     }
     root.addEventListener("pointermove", (event) => {
       const box = root.getBoundingClientRect();
-      const at = ((event.clientX - box.left) / box.width) * W;
-      point(Math.max(0, Math.min(count - 1, Math.round(((at - left) / (W - left - right)) * (count - 1) || 0))));
+      const here = ((event.clientX - box.left) / box.width) * W;
+      point(labels.reduce((best, _, i) => (Math.abs(x(i) - here) < Math.abs(x(best) - here) ? i : best), 0));
     });
     root.addEventListener("pointerleave", leave);
     root.addEventListener("blur", leave);
@@ -181,32 +185,42 @@ const Charts = (function () {
     return { canvas, pen: canvas.getContext("2d"), dpr };
   }
 
-  // value(row, column) in -1..1 (diverging) or 0..1; text(row, column) for the tooltip; names of rows
+  // value(row, column) in -1..1 (diverging) or 0..1; text(row, column) for the tooltip; names of rows and columns
   function heat(place, { size, value, text, title, splits, names }) {
     const { canvas, pen, dpr } = canvasOf(place, 1, title);
     const [low, mid, high] = ["--heat-low", "--heat-mid", "--heat-high"].map((n) => rgb(colour(n)));
     pen.font = `${11 * dpr}px system-ui, sans-serif`;
-    const labels = size <= 24 ? names.map((name) => (name.length > 11 ? `${name.slice(0, 10)}…` : name)) : [];
-    const edge = labels.length ? Math.max(...labels.map((label) => pen.measureText(label).width)) + 8 * dpr : 0;
-    const cell = (canvas.width - edge) / size;
-    canvas.height = Math.round(canvas.width - edge);
+    const labels = names.map((name) => (name.length > 11 ? `${name.slice(0, 10)}…` : name));
+    const edge = Math.max(...labels.map((label) => pen.measureText(label).width)) + 8 * dpr;
+    const cell = (canvas.width - edge) / size, every = Math.ceil((13 * dpr) / cell);
+    const level = edge <= cell, head = level ? 18 * dpr : edge;
+    canvas.height = Math.round(canvas.width - edge + head);
     canvas.style.aspectRatio = `${canvas.width} / ${canvas.height}`;
     pen.font = `${11 * dpr}px system-ui, sans-serif`;
     pen.textBaseline = "middle";
     pen.fillStyle = colour("--soft");
-    labels.forEach((label, r) => pen.fillText(label, 0, (r + .5) * cell));
+    labels.forEach((label, i) => {
+      if (i % every) return;
+      pen.fillText(label, 0, head + (i + .5) * cell);
+      pen.save();
+      pen.translate(edge + (i + .5) * cell, head - (level ? 10 : 6) * dpr);
+      pen.rotate(level ? 0 : -Math.PI / 2);
+      pen.textAlign = level ? "center" : "start";
+      pen.fillText(label, 0, 0);
+      pen.restore();
+    });
     for (let r = 0; r < size; r++) for (let c = 0; c < size; c++) {
       const v = Math.max(-1, Math.min(1, value(r, c)));
       const tone = v < 0 ? between(mid, low, -v) : between(mid, high, v);
       pen.fillStyle = `rgb(${tone})`;
-      pen.fillRect(Math.floor(edge + c * cell), Math.floor(r * cell), Math.ceil(cell), Math.ceil(cell));
+      pen.fillRect(Math.floor(edge + c * cell), Math.floor(head + r * cell), Math.ceil(cell), Math.ceil(cell));
     }
     pen.strokeStyle = colour("--faint");
     pen.globalAlpha = .6;
     for (const split of splits || []) {
       pen.beginPath();
-      pen.moveTo(edge + split * cell, 0); pen.lineTo(edge + split * cell, canvas.height);
-      pen.moveTo(edge, split * cell); pen.lineTo(canvas.width, split * cell);
+      pen.moveTo(edge + split * cell, head); pen.lineTo(edge + split * cell, canvas.height);
+      pen.moveTo(edge, head + split * cell); pen.lineTo(canvas.width, head + split * cell);
       pen.stroke();
     }
     const tip = tooltip(place);
@@ -214,7 +228,7 @@ const Charts = (function () {
       const box = canvas.getBoundingClientRect(), f = canvas.width / box.width;
       const at = [event.clientY - box.top, event.clientX - box.left];
       const place_ = (v) => Math.min(size - 1, Math.max(0, Math.floor(v / cell)));
-      const [r, c] = [place_(at[0] * f), place_(at[1] * f - edge)];
+      const [r, c] = [place_(at[0] * f - head), place_(at[1] * f - edge)];
       tip.show(at[1], at[0], ...text(r, c).map((line) => el("div", "", line)));
     });
     canvas.addEventListener("pointerleave", () => tip.hide());

@@ -26,6 +26,8 @@
   const stageNames = (count) => [...Array(count).keys()].map((i) => `stage ${i}`);
   const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 
+  function show(id, visible) { $(id).hidden = !visible; return visible; }
+
   function styleOf(entry, index) {
     return { colour: tone(index), dash: entry.style.dash, marker: entry.style.marker };
   }
@@ -74,7 +76,7 @@
     const nodes = bench().groups.map((entry, index) => {
       const node = button("", !state.hidden.has(index), () => {
         if (!state.hidden.delete(index)) state.hidden.add(index);
-        chips(); curves();
+        chips(); curves(); keep();
       });
       node.className = "chip";
       const others = (dim) => document.querySelectorAll("#curves [data-series]").forEach((line) => {
@@ -123,6 +125,23 @@
       lines($(`chart-${name}`), { series, labels, domain: [low, 100], format: fixed(1), tall: bench().groups.length > 5, title: `Accuracy by stage, ${name}` });
   }
 
+  function sweep() {
+    const found = bench().sweep;
+    if (!show("sweep", found)) return;
+    const labels = [...found.values];
+    labels.full = found.values.map((value) => `${found.key} = ${value}`);
+    const kinds = { all: "All", [pair().old]: pair().titles[0].split(" ")[0], [pair().new]: pair().titles[1].split(" ")[0] };
+    const looks = [["var(--ink)", "", "o"], ["var(--heat-high)", "6 4", "s"], ["var(--heat-low)", "2 3", "^"]];
+    const series = Object.entries(kinds).map(([key, name], i) => {
+      const cells = found.measures[key], [colour, dash, marker] = looks[i];
+      return { name, colour, dash, marker, values: cells.map((c) => (c ? c[0] : null)), deviation: cells.map((c) => (c ? c[1] : 0)) };
+    });
+    $("sweep-title").textContent = `What ${found.key} does`;
+    $("sweep-note").textContent = `${found.method}: percent, averages over stages 1 and later, for each value of ${found.key}. Bands are one standard deviation over seeds.`;
+    $("sweep-legend").replaceChildren(...series.map((s) => el("span", "", swatch(s), s.name)));
+    lines($("sweep-chart"), { series, labels, at: found.places, format: fixed(1), title: `Accuracy by ${found.key}` });
+  }
+
   function comparison() {
     const { old, new: fresh, form, titles } = pair();
     const rows = [];
@@ -152,8 +171,6 @@
 
   const stageData = () => (details() ? details().stages[state.stage] : null);
   const nameOf = (index) => (index < 0 ? "no class" : details().names[index] ?? `class ${index}`);
-
-  function show(id, visible) { $(id).hidden = !visible; return visible; }
 
   function confusion() {
     const found = stageData();
@@ -220,7 +237,7 @@
     const { maps, spaces, space } = currentMap();
     if (!show("map", spaces.length)) return;
     const words = { embeddings: "embeddings, with vertices", features: "features" };
-    $("space").replaceChildren(...(spaces.length > 1 ? spaces.map((name) => button(words[name], name === space, () => { state.space = name; map(); geometry(); })) : []));
+    $("space").replaceChildren(...(spaces.length > 1 ? spaces.map((name) => button(words[name], name === space, () => { state.space = name; map(); geometry(); keep(); })) : []));
     const found = maps[space], { births: born } = details(), last = Math.max(...born);
     const flat = unpack(found.points, Uint16Array), truth = unpack(found.truth, Uint16Array), named = unpack(found.named, Uint16Array);
     const points = [...truth].map((t, i) => ({ x: flat[2 * i], y: flat[2 * i + 1], group: t, named: named[i] - 1, wrong: named[i] - 1 !== t, colour: stageColour(born[t], last) }));
@@ -337,8 +354,32 @@
   }
 
   function detail() { confusion(); gallery(); map(); geometry(); losses(); facts(); }
-  function render() { controls(); headline(); detail(); }
-  function everything() { controls(); headline(); chips(); curves(); comparison(); detail(); }
+  function render() { controls(); headline(); detail(); keep(); }
+  function everything() { controls(); headline(); chips(); curves(); sweep(); comparison(); detail(); keep(); }
+
+  // -- the address keeps what was chosen, by name -------------------------------------------------
+
+  function keep() {
+    const chosen = new URLSearchParams({ benchmark: bench().title, run: group().label, stage: state.stage, convention: state.pair });
+    if (state.space) chosen.set("space", state.space);
+    for (const index of state.hidden) chosen.append("off", bench().groups[index].label);
+    history.replaceState(null, "", `#${chosen}`);
+  }
+
+  function recall() {
+    const chosen = new URLSearchParams(location.hash.slice(1));
+    const place = (list, name) => Math.max(0, list.indexOf(name));
+    state.benchmark = place(data.benchmarks.map((b) => b.title), chosen.get("benchmark"));
+    const labels = bench().groups.map((entry) => entry.label);
+    state.group = place(labels, chosen.get("run"));
+    const last = group().stages.length - 1, stage = chosen.has("stage") ? Number(chosen.get("stage")) : last;
+    state.stage = Number.isInteger(stage) && stage >= 0 && stage <= last ? stage : last;
+    state.pair = Object.hasOwn(PAIRS, chosen.get("convention")) ? chosen.get("convention") : "base";
+    state.space = ["embeddings", "features"].includes(chosen.get("space")) ? chosen.get("space") : null;
+    state.hidden = new Set(chosen.getAll("off").map((name) => labels.indexOf(name)).filter((index) => index >= 0));
+    $("benchmark").value = state.benchmark;
+    everything();
+  }
 
   $("benchmark").append(...options(data.benchmarks.map((b) => b.title), 0));
   $("benchmark-field").hidden = data.benchmarks.length < 2;
@@ -351,11 +392,11 @@
   $("convention").addEventListener("click", (event) => {
     if (!event.target.dataset.value) return;
     state.pair = event.target.dataset.value;
-    controls(); headline(); curves(); comparison();
+    controls(); headline(); curves(); sweep(); comparison(); keep();
   });
   $("notes").replaceChildren(...data.notes.map((text) => el("p", "soft", text)));
-  state.stage = group().stages.length - 1;
-  everything();
+  recall();
+  window.addEventListener("hashchange", recall);
   const redraw = () => { confusion(); map(); geometry(); };
   for (const query of ["(prefers-color-scheme: dark)", "print"]) window.matchMedia(query).addEventListener("change", redraw);
   let timer = 0, width = window.innerWidth;
