@@ -130,3 +130,8 @@ def test_a_pipe_is_a_problem_and_not_waited_for(model: Path) -> None:
     (model / "stages" / "001" / "predictions.csv").unlink()
     os.mkfifo(model / "stages" / "001" / "predictions.csv")
     assert "not a regular file" in problems(model)
+
+
+def test_a_vast_file_is_not_gone_through(model: Path) -> None:
+    os.truncate(model / "stages" / "001" / "predictions.csv", 1 << 40)  # takes no room
+    assert "larger than 8,589,934,592 bytes" in problems(model)

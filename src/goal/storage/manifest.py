@@ -6,6 +6,7 @@ also holds the seal of the step before, so that the steps form a chain.
 """
 
 import hashlib
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from goal.storage.folders import walk
 from goal.storage.seal import checksum, read_sealed, write_sealed
 
 FORMAT = 1
+MOST_BYTES = 8 << 30
 MANIFEST = "manifest.json"
 _MARKS = (MANIFEST, "settings.yaml", "stage.json")
 _ADVICE = (
@@ -101,6 +103,8 @@ def facts(path: Path) -> dict[str, Any]:
     """Size and checksum of a file."""
     try:
         with opened(path) as stream:
+            if os.fstat(stream.fileno()).st_size > MOST_BYTES:
+                raise GoalError(f"Refused to read {path}: it is larger than {MOST_BYTES:,} bytes.")
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
             return {"bytes": stream.tell(), "sha256": digest}
     except OSError as error:
