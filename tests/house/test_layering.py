@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "protocol": {"common", "data"},
     "backbone": {"common"},
     "bank": {"common", "storage", "distributed", "data", "backbone"},
+    "features": {"common", "storage", "data", "backbone"},
     "numerics": {"common"},
     "losses": set(),
     "methods": {"common", "distributed", "backbone", "numerics", "losses"},
@@ -40,14 +41,14 @@ ALLOWED: dict[str, set[str]] = {
         *("settings", "learning", "evaluation"),
     },
     "models": {
-        *("common", "storage", "distributed", "data", "backbone", "bank", "numerics", "methods"),
-        *("settings", "learning", "pages", "evaluation"),
+        *("common", "storage", "distributed", "data", "backbone", "bank", "features", "numerics"),
+        *("methods", "settings", "learning", "pages", "evaluation"),
     },
     "testing": {
         *("common", "storage", "data", "protocol", "backbone", "methods", "settings", "learning"),
     },
     "report": {"common", "storage", "pages", "evaluation", "settings", "runs"},
-    "verify": {"common", "storage", "bank", "runs", "models"},
+    "verify": {"common", "storage", "bank", "features", "runs", "models"},
     "cli": {
         *("common", "storage", "data", "protocol", "backbone", "bank", "methods", "settings"),
         *("learning", "runs", "models", "report", "verify"),

@@ -1,6 +1,7 @@
 """Small files that ask for much memory or time are refused before they get it."""
 
 import io
+import shutil
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from goal.common.errors import GoalError
-from goal.report.compare import alignment
+from goal.report.runs import load_run
 from goal.storage import archives, checkpoint, yaml_files
 
 
@@ -101,16 +102,12 @@ def test_a_checkpoint_cannot_be_larger_than_it_is(tmp_path: Path) -> None:
         checkpoint.load(tmp_path / "c.pt")
 
 
-def test_settings_of_runs_are_read_by_the_one_reader_of_yaml() -> None:
+def test_settings_of_runs_are_read_by_the_one_reader_of_yaml(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40)]
-
-    class Run:
-        settings = "\n".join(lines)
-
-    class Group:
-        runs = (Run(),)
-
+    run = Path(__file__).parent.parent / "fixtures" / "format-1" / "run"
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "settings.yaml").write_text("\n".join(lines))
     with pytest.raises(GoalError, match="aliases"):
-        alignment(Group())  # type: ignore[arg-type]
+        load_run(tmp_path / "run")
     with pytest.raises(GoalError, match="too long"):
         yaml_files.parse_yaml("a: " + "x" * yaml_files.MOST_CHARACTERS, "settings.yaml")

@@ -2,6 +2,6 @@
 
 `model.Model` is its life; `estimator.Goal` is the same as a scikit-learn estimator.
 
-May import: common, storage, distributed, data, backbone, bank, numerics, methods, settings,
-learning, pages, evaluation.
+May import: common, storage, distributed, data, backbone, bank, features, numerics, methods,
+settings, learning, pages, evaluation.
 """
