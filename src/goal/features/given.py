@@ -19,6 +19,7 @@ from goal.common.errors import GoalError
 from goal.common.escaping import file_name
 from goal.data.decoding import UnreadableImage
 from goal.data.images import DIGEST_BYTES, Images, Subset
+from goal.data.listing import lines_of
 from goal.data.own_images import ImageSet
 from goal.features.origin import GIVEN, Origin
 from goal.features.store import FeatureStore, is_store
@@ -124,8 +125,6 @@ def read_labels(path: Path, count: int) -> list[str]:
     if path.suffix.lower() == ".npy":
         labels = [str(label) for label in _load_array(path).tolist()]
     else:
-        from goal.data.listing import lines_of
-
         labels = lines_of(path)
     if len(labels) != count:
         raise GoalError(f"{file_name(path)} holds {len(labels)} labels for {count} features.")

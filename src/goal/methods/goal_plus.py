@@ -23,37 +23,19 @@ stage 0, without test images or novel classes.
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor
 
 from goal.backbone.tail import ClsTail
 from goal.backbone.tokens import Tokens
 from goal.methods.base import LabelledStage, Method, MethodSettings, Outputs, Stage, infer_all
-from goal.methods.parts.aligned_base import AlignedBaseSettings
-from goal.methods.parts.feature_memory import FeatureMemory, FeatureMemorySettings
+from goal.methods.goal_plus_trained import TrainedGoalPlus
+from goal.methods.parts.feature_memory import FeatureMemory
+from goal.methods.parts.goal_plus_settings import GoalPlusSettings
 from goal.methods.parts.vertex_ridge import VertexRidge
 from goal.numerics.simplex import VertexLedger
-
-
-class GoalPlusSettings(FeatureMemorySettings, AlignedBaseSettings):
-    """Settings of GOAL+: the memory's, and for the trained form those of GOAL's stage 0.
-
-    Attributes:
-        alignment: What decides beside the pretrained feature.
-        ridge: Weight of the penalty of analytic alignment, over the mean variance [gamma].
-    """
-
-    alignment: Literal["none", "analytic", "trained"] = "none"
-    ridge: float = Field(default=1.0, gt=0)
-
-    @property
-    def frozen(self) -> bool:
-        """Whether the frozen feature is all it needs."""
-        return self.alignment != "trained"
 
 
 class GoalPlus(Method):
@@ -79,11 +61,8 @@ class GoalPlus(Method):
     ) -> Method:
         """Construct the form that the settings ask for."""
         assert isinstance(settings, GoalPlusSettings)
-        if settings.frozen:
-            return cls(settings, tail, capacity, rng)
-        from goal.methods.goal_plus_trained import TrainedGoalPlus  # it builds on this module
-
-        return TrainedGoalPlus(settings, tail, capacity, rng)
+        form = cls if settings.frozen else TrainedGoalPlus
+        return form(settings, tail, capacity, rng)
 
     @property
     def num_classes(self) -> int:

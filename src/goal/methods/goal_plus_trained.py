@@ -25,9 +25,9 @@ from goal.methods.base import (
     Stage,
     infer_all,
 )
-from goal.methods.goal_plus import GoalPlusSettings
 from goal.methods.parts.aligned_base import AlignedBase
 from goal.methods.parts.feature_memory import FeatureMemory
+from goal.methods.parts.goal_plus_settings import GoalPlusSettings
 
 HALF = math.sqrt(0.5)  # two unit vectors of this length make one
 
