@@ -12,7 +12,7 @@ from typing import Any
 
 from cyclopts import App
 
-from goal.cli import experiments, images, pictures, tools
+from goal.cli import classes, experiments, images, model, pictures, tools
 from goal.cli.common import console, ending, errors, rank
 from goal.common.errors import GoalError
 
@@ -35,20 +35,21 @@ app.command(pictures.figures)
 app.command(tools.list_, name="list")
 app.command(tools.pretrain)
 app.command(tools.verify)
+app.command(images.embed)
 app.command(images.fit)
 app.command(images.discover)
 app.command(images.predict)
-app.command(images.classes)
-app.command(images.rename)
-app.command(images.merge)
-app.command(images.unmerge)
-app.command(images.undo)
-app.command(images.redo)
-app.command(images.show)
-app.command(images.extend_vertices)
-app.command(images.export)
-app.command(images.suggest_names)
-app.command(images.doctor)
+app.command(classes.classes)
+app.command(classes.rename)
+app.command(classes.merge)
+app.command(classes.unmerge)
+app.command(classes.undo)
+app.command(classes.redo)
+app.command(classes.show)
+app.command(model.extend_vertices)
+app.command(model.export)
+app.command(classes.suggest_names)
+app.command(tools.doctor)
 
 bank_app = App(name="bank", help="Look at the token bank, or delete it.")
 bank_app.command(tools.info)

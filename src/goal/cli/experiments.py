@@ -77,7 +77,7 @@ def run(
         data_root: Folder that holds the datasets.
         seed: Training seed.
         device: Where to compute: cpu, cuda, cuda:1, ...
-        download: Fetch the dataset if it is missing and public.
+        download: Fetch dataset and backbone if they are missing and public.
         log: Also write live curves into the run folder.
         overrides: Any other setting.
     """
@@ -91,17 +91,18 @@ def run(
     _report(out)
 
 
-def resume(folder: Path, /, *, log: Log = ()) -> None:
+def resume(folder: Path, /, *, download: bool = False, log: Log = ()) -> None:
     """Go on with an interrupted run; the result is as if it had never stopped.
 
     Args:
         folder: The run folder.
+        download: Fetch dataset and backbone if they are missing and public.
         log: Also write live curves into the run folder.
     """
     from goal.runs.run import resume as resume_run
 
     with resumable(folder), logging(log, folder) as shown:
-        resume_run(folder, shown)
+        resume_run(folder, shown, download)
     _report(folder)
 
 

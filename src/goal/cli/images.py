@@ -1,4 +1,4 @@
-"""Commands for people with their own images: a model folder and its life."""
+"""Commands for people with their own images, or features of them."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,41 +6,93 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from rich.table import Table
-from rich.text import Text
 
 from goal.cli.common import Set, console, reporter
+from goal.cli.model import (
+    Backbone,
+    Download,
+    Force,
+    ModelPath,
+    open_folder,
+    open_model,
+    refresh,
+    say,
+    writable,
+)
 from goal.common.errors import GoalError
 from goal.common.wording import counted
 
 if TYPE_CHECKING:
-    from goal.data.own_images import ImageSet
-    from goal.models.folder import ModelFolder
     from goal.models.model import Model
     from goal.models.predictions import Predictions
     from goal.models.store import StageRecord
 
 _SHOWN = 20
-ModelPath = Annotated[Path, Parameter(name="--model", help="The model folder.")]
-Backbone = Annotated[
-    str | None,
-    Parameter(help="Where the backbone is now, if it was moved; it must be the same one."),
+Engine = Annotated[
+    Literal["local", "ray"], Parameter(help="Where features are computed: here, or on Ray.")
 ]
-Download = Annotated[
-    bool, Parameter(negative=(), help="Fetch the backbone if it is not on this machine.")
-]
-Force = Annotated[bool, Parameter(negative=(), help="Overwrite the file if it exists.")]
+Workers = Annotated[int, Parameter(help="Actors of Ray.")]
+
+
+def embed(
+    *images: str,
+    out: Path,
+    backbone: str | None = None,
+    image_size: int | None = None,
+    device: str = "cpu",
+    download: Download = False,
+    engine: Engine = "local",
+    workers: Workers = 2,
+) -> None:
+    """Compute the features of images, once, and keep them in a feature store.
+
+    `goal fit`, `discover` and `predict` take the store in the place of images. Interrupted, the
+    same command goes on where it stopped; images that the store has are not computed again.
+
+    Args:
+        images: Folders, files, lists (.csv, .txt, .parquet), tar shards, datasets, or addresses.
+        out: The feature store, new or grown.
+        backbone: Hub id, transformers folder, DINO .pth file, or digits-vit.
+        image_size: Side of the square input, if not the one that the backbone was made for.
+        device: Where to compute: cpu, cuda, cuda:1, ...
+        download: Fetch the backbone if it is not on this machine.
+        engine: Where features are computed.
+        workers: Actors of Ray.
+    """
+    from goal.backbone.features import load_embedder
+    from goal.backbone.names import DEFAULT_EMBEDDER
+    from goal.data.collections import open_images
+    from goal.distributed import usable
+    from goal.features.bank import FeatureBank
+    from goal.features.embed import origin_of
+    from goal.storage.locks import locked
+
+    given = open_images(images, reporter())
+    place = usable(device)
+    embedder = load_embedder(backbone or DEFAULT_EMBEDDER, download, image_size).to(place)
+    console.print(f"Feature: {embedder.reads}, {embedder.width} numbers.")
+    with locked(out):
+        bank = FeatureBank(
+            origin_of(embedder), out, lambda: embedder, reporter(), _workers(engine, workers)
+        )
+        lost = bank.fill(given)
+    say(f"Features of {counted(len(given) - len(lost), 'image')}: {out.resolve()}")
+    _say_skipped(given.without(lost).skipped)
 
 
 def fit(
-    labelled: Path,
+    labelled: str,
     /,
     *,
     model: ModelPath,
+    labels: Path | None = None,
     method: str | None = None,
     backbone: str | None = None,
     seed: int | None = None,
     device: str | None = None,
     download: Download = False,
+    engine: Engine = "local",
+    workers: Workers = 2,
     overrides: Set = (),
 ) -> None:
     """Learn labelled images, one folder per class: the first stage of a model.
@@ -48,29 +100,26 @@ def fit(
     Interrupted, the same command goes on where it stopped.
 
     Args:
-        labelled: Folder that holds one folder of images per class.
+        labelled: Folder that holds one folder of images per class; or features with labels: a
+            feature store of such a folder, a .npz or .parquet file, or a .npy file and --labels.
         model: The model folder, new or interrupted.
+        labels: Labels of features: a .npy file, or a text file with one per line.
         method: Method, see `goal list methods`.
         backbone: Hub id, transformers folder, DINO .pth file, or digits-vit.
         seed: Seed; the same one gives the same model.
         device: Where to compute: cpu, cuda, cuda:1, ...
         download: Fetch the backbone if it is not on this machine.
+        engine: Where features are computed.
+        workers: Actors of Ray.
         overrides: Any other setting.
     """
-    import numpy as np
-
-    from goal.data.own_images import from_files
-    from goal.data.screening import Screened, screen_classes
+    from goal.features.labelled import open_labelled
     from goal.models.settings import model_settings
 
     settings = model_settings(method, backbone, seed, device, assignments=overrides)
-    classes = screen_classes(labelled, reporter())
-    paths = [path for found in classes.values() for path in found.paths]
-    skipped = [entry for found in classes.values() for entry in found.skipped]
-    labels = [number for number, found in enumerate(classes.values()) for _ in found.paths]
-    given = from_files(Screened(paths, skipped))
-    opened = _open(model, download=download)
-    record = opened.fit(given, np.array(labels, np.int64), list(classes), settings)
+    given = open_labelled(Path(labelled), labels, reporter())
+    opened = open_model(model, download=download, workers=_workers(engine, workers))
+    record = opened.fit(given.images, given.numbers, given.classes, settings)
     console.print(
         f"Learned {counted(len(record.names), 'class')} from {counted(record.images, 'image')}."
     )
@@ -78,12 +127,14 @@ def fit(
 
 
 def discover(
-    *images: Path,
+    *images: str,
     model: ModelPath,
     new: int | Literal["auto"] = "auto",
     device: str | None = None,
     backbone: Backbone = None,
     download: Download = False,
+    engine: Engine = "local",
+    workers: Workers = 2,
 ) -> None:
     """Learn unlabelled images as a new stage: find new classes, forget no known one.
 
@@ -91,16 +142,21 @@ def discover(
     before keep their class. Interrupted, the same command goes on where it stopped.
 
     Args:
-        images: Folders or files.
+        images: Folders, files, lists (.csv, .txt, .parquet), tar shards, datasets, or addresses; or
+            features: a feature store, or a .npy, .npz or .parquet file.
         model: The model folder.
-        new: Number of new classes, or auto to estimate it (at most 10, or half as many as known).
+        new: Number of new classes, or auto to estimate it.
         device: Where to compute, if not where the model was fitted.
         backbone: Where the backbone is now, if it was moved.
         download: Fetch the backbone if it is not on this machine.
+        engine: Where features are computed.
+        workers: Actors of Ray.
     """
-    opened = _open(model, device, backbone, download)
-    opened.store.require()
-    record = opened.discover(_screened(images), new)
+    from goal.features.labelled import open_given
+
+    open_folder(model).store.require()
+    opened = open_model(model, device, backbone, download, _workers(engine, workers))
+    record = opened.discover(open_given(images, reporter()), new)
     if record is None:
         return
     known = [opened.roster.known(id) for id in range(record.num_known, record.num_seen)]
@@ -114,281 +170,62 @@ def discover(
 
 
 def predict(
-    *images: Path,
+    *images: str,
     model: ModelPath,
     out: Path | None = None,
     force: Force = False,
     device: str | None = None,
     backbone: Backbone = None,
     download: Download = False,
+    engine: Engine = "local",
+    workers: Workers = 2,
 ) -> None:
     """Tell the class of images, each by itself.
 
     Args:
-        images: Folders or files.
+        images: Folders, files, lists (.csv, .txt, .parquet), tar shards, datasets, or addresses; or
+            features: a feature store, or a .npy, .npz or .parquet file.
         model: The model folder.
         out: Where to write the table: a .csv or .parquet file.
         force: Overwrite that file if it exists.
         device: Where to compute, if not where the model was fitted.
         backbone: Where the backbone is now, if it was moved.
         download: Fetch the backbone if it is not on this machine.
+        engine: Where features are computed.
+        workers: Actors of Ray.
     """
-    opened = _open(model, device, backbone, download)
-    opened.store.require()
-    _refresh(opened)
-    target = None if out is None else _writable(out, force)
-    given = _screened(images)
+    from goal.features.labelled import open_given
+
+    open_folder(model).store.require()
+    opened = open_model(model, device, backbone, download, _workers(engine, workers))
+    refresh(opened)
+    target = None if out is None else writable(out, force)
+    given = open_given(images, reporter())
     found = opened.predict(given)
     if target is not None:
         found.write(target)
-        _say(f"Predictions: {target.resolve()}")
+        say(f"Predictions: {target.resolve()}")
     _print_predictions(found)
-    if found.skipped:
-        console.print(
-            f"Skipped {counted(len(found.skipped), 'file')} that cannot be read as images:"
-        )
-        for name, reason in found.skipped[:_SHOWN]:
-            _say(f"  {name}: {reason}")
+    _say_skipped(found.skipped)
     if blank := given.blank():
         console.print(f"{len(blank)} images show one colour all over; their class means nothing:")
         for name in blank[:_SHOWN]:
-            _say(f"  {name}")
+            say(f"  {name}")
 
 
-def classes(*, model: ModelPath, plain: bool = False) -> None:
-    """List the classes: size, vertex, and when they were discovered.
+def _workers(engine: str, workers: int) -> int:
+    """Actors of Ray, none for one process."""
+    if workers < 1:
+        raise GoalError(f"--workers is a whole number from 1; given: {workers}.")
+    return workers if engine == "ray" else 0
 
-    Args:
-        model: The model folder.
-        plain: Only the names, one per line.
-    """
-    opened = _folder(model)
-    roster = opened.roster
-    _refresh(opened)
-    if plain:
-        for known in roster.classes():
-            _say(known.name)
+
+def _say_skipped(skipped: list[tuple[str, str]]) -> None:
+    if not skipped:
         return
-    table = Table("Id", "Class", "Images", "From", "When (UTC)", "Vertex", "Merged into it")
-    for known in roster.classes():
-        table.add_row(
-            str(known.id),
-            known.name,
-            f"{known.size:,}",
-            "labels" if known.stage == 0 else f"stage {known.stage}",
-            known.since[:16].replace("T", " "),
-            "" if known.vertex is None else str(known.vertex),
-            ", ".join(roster.names[id] for id in known.merged),
-        )
-    console.print(table)
-    for record in opened.records:
-        if record.estimate is not None:
-            _say(f"Stage {record.index}: {record.estimate.text()}")
-    last = opened.records[-1]
-    if last.free is not None:
-        console.print(f"Vertices: {last.free} of {last.capacity} are free.")
-
-
-def rename(name: str, to: str, /, *, model: ModelPath) -> None:
-    """Call a class by another name; later stages keep to it.
-
-    Args:
-        name: The class.
-        to: Its new name.
-        model: The model folder.
-    """
-    kept = _folder(model).rename(name, to)
-    _say(f"{name} is called {kept} now.")
-
-
-def merge(keep: str, /, *others: str, model: ModelPath) -> None:
-    """Say that classes are one; predictions for any of them come out as the first.
-
-    Args:
-        keep: The class that stays.
-        others: The classes that count as it from now on.
-        model: The model folder.
-    """
-    if not others:
-        raise GoalError("Name at least two classes: the one to keep, then the others.")
-    _folder(model).merge(keep, others)
-    _say(f"{', '.join(others)} {'counts' if len(others) == 1 else 'count'} as {keep} now.")
-
-
-def unmerge(name: str, /, *, model: ModelPath) -> None:
-    """Let a merged class stand for itself again.
-
-    Args:
-        name: The merged class.
-        model: The model folder.
-    """
-    _folder(model).unmerge(name)
-    _say(f"{name} is a class of its own again.")
-
-
-def undo(*, model: ModelPath, stage: bool = False) -> None:
-    """Take back the last action (a stage, a renaming, a merge, ...), or drop an unfinished stage.
-
-    Says what it took back; `goal redo` brings it back. Interrupted, the same command ends what
-    it began and goes no further.
-
-    Args:
-        model: The model folder.
-        stage: Take back the last stage, with every correction of its classes made since.
-    """
-    _say(_folder(model).undo(stage))
-
-
-def redo(*, model: ModelPath) -> None:
-    """Do again what the last undo took back, unless something else was done since.
-
-    Args:
-        model: The model folder.
-    """
-    _say(_folder(model).redo())
-
-
-def show(
-    *,
-    model: ModelPath,
-    out: Path | None = None,
-    force: Force = False,
-    browse: Annotated[bool, Parameter(name="--open")] = False,
-) -> None:
-    """Write the model's report: its classes, and pictures of those it discovered.
-
-    Args:
-        model: The model folder.
-        out: Where to write it, if not into the model folder.
-        force: Overwrite that file if it exists.
-        browse: Open it in a browser.
-    """
-    import webbrowser
-
-    opened = _folder(model)
-    opened.store.require()
-    page = opened.write_page(None if out is None else _writable(out, force)).resolve()
-    _say(f"Report: {page}")
-    if browse:
-        webbrowser.open(page.as_uri())
-
-
-def extend_vertices(
-    *,
-    model: ModelPath,
-    to: Annotated[int, Parameter(help="Vertices in all.")],
-    backbone: Backbone = None,
-    download: Download = False,
-) -> None:
-    """Make room for more classes; owned vertices move as little as possible.
-
-    Args:
-        model: The model folder.
-        to: Vertices in all.
-        backbone: Where the backbone is now, if it was moved.
-        download: Fetch the backbone if it is not on this machine.
-    """
-    record = _open(model, None, backbone, download).extend_vertices(to)
-    console.print(f"Vertices: {record.free} of {record.capacity} are free.")
-
-
-def export(
-    *,
-    model: ModelPath,
-    onnx: Annotated[Path, Parameter(help="File to write.")],
-    force: Force = False,
-    backbone: Backbone = None,
-    download: Download = False,
-) -> None:
-    """Write the model as one ONNX graph: whole images in, class scores and probabilities out.
-
-    Args:
-        model: The model folder.
-        onnx: File to write; its metadata has the names of the classes and explains the outputs.
-        force: Overwrite that file if it exists.
-        backbone: Where the backbone is now, if it was moved.
-        download: Fetch the backbone if it is not on this machine.
-    """
-    opened = _open(model, None, backbone, download)
-    opened.store.require()
-    _refresh(opened)
-    opened.export(_writable(onnx, force))
-    _say(f"Model: {onnx.resolve()}")
-
-
-def suggest_names(*, model: ModelPath, names: Path, clip: Path) -> None:
-    """Suggest names for discovered classes by a CLIP model.
-
-    Args:
-        model: The model folder.
-        names: Text file of candidate names, one per line.
-        clip: Folder of a transformers CLIP model.
-    """
-    from goal.models.names import suggest_names as ask
-
-    opened = _folder(model)
-    table = Table("Class", "Suggestion", "Likeliest")
-    for label, found in ask(opened.pictures(), names, clip).items():
-        likeliest = ", ".join(f"{name} ({cosine:.2f})" for name, cosine in found.likeliest)
-        table.add_row(label, found.name or "", likeliest)
-    console.print(table)
-    console.print("`goal rename` gives a class its name.")
-
-
-def doctor() -> None:
-    """Say what this machine can do: device, memory, disk, versions, what is at hand."""
-    from goal.cli.doctor import examine
-
-    table = Table(box=None, show_header=False)
-    for topic, finding in examine():
-        table.add_row(Text(topic, "bold"), finding)
-    console.print(table)
-
-
-def _open(
-    folder: Path,
-    device: str | None = None,
-    backbone: str | None = None,
-    download: bool = False,
-) -> "Model":
-    from goal.models.model import Model
-
-    return Model(folder, reporter(), device, backbone=backbone, download=download)
-
-
-def _refresh(opened: "ModelFolder") -> None:
-    """Draw a page anew that a killed command left behind."""
-    if (trouble := opened.refresh()) is not None:
-        _say(trouble)
-
-
-def _writable(path: Path, force: bool) -> Path:
-    from goal.models.places import writable
-
-    return writable(path, force)
-
-
-def _folder(folder: Path) -> "ModelFolder":
-    from goal.models.folder import ModelFolder
-
-    return ModelFolder(folder)
-
-
-def _say(text: str) -> None:
-    """Print a line that may hold names."""
-    console.say(text)
-
-
-def _screened(places: tuple[Path, ...]) -> "ImageSet":
-    """Screen files and everything below folders."""
-    from goal.data.own_images import from_files
-    from goal.data.screening import Screened, screen_below
-
-    if not places:
-        raise GoalError("Give at least one folder or file of images.")
-    parts = [screen_below(place, reporter()) for place in places]
-    paths = [path for part in parts for path in part.paths]
-    return from_files(Screened(paths, [entry for part in parts for entry in part.skipped]))
+    console.print(f"Skipped {counted(len(skipped), 'file')} that cannot be read as images:")
+    for name, reason in skipped[:_SHOWN]:
+        say(f"  {name}: {reason}")
 
 
 def _say_where(model: "Model", record: "StageRecord") -> None:
@@ -398,7 +235,7 @@ def _say_where(model: "Model", record: "StageRecord") -> None:
         lines.append(f"Skipped {counted(record.skipped, 'file')}: {folder / 'skipped.csv'}")
     lines.append(f"Report: {model.store.folder.resolve() / 'report.html'}")
     for line in lines:
-        _say(line)
+        say(line)
 
 
 def _print_predictions(found: "Predictions") -> None:
@@ -407,7 +244,7 @@ def _print_predictions(found: "Predictions") -> None:
     if len(found.names) <= _SHOWN:
         rows = zip(columns["file"], columns["class"], columns["confidence"], strict=True)
         for name, label, confidence in rows:
-            _say(f"{name}: {label} ({confidence:.3f})")
+            say(f"{name}: {label} ({confidence:.3f})")
         return
     table = Table("Class", "Images", box=None)
     for label, count in Counter(str(label) for label in columns["class"]).most_common():

@@ -82,17 +82,25 @@ class FeatureBank:
         given = ImageSet(Subset(images, ids), [str(index) for index in ids], [], [])
         if (known := self._known(given)) is not None:
             return FeatureSource(known)
-        store = FeatureStore.ready(self._folder, self.origin)
-        lost: dict[int, str] = {}
-        digests = [digest for digest in given.contents(lost) if digest]
-        if (store.find(digests) < 0).any():  # the backbone is needed
-            digests, lost = embed(given, store, partial(self._parts, store=store))
+        digests, lost, store = self._stored(given)
         if lost and skipped is None:
             position, reason = next(iter(lost.items()))
             raise GoalError(f"Image {ids[position]} cannot be read: {reason}.")
         if skipped is not None:
             skipped.update({int(ids[position]): reason for position, reason in lost.items()})
         return FeatureSource(store.features(store.find(digests)))
+
+    def fill(self, given: ImageSet) -> dict[int, str]:
+        """Compute what the store lacks; return the unreadable images, by position."""
+        return self._stored(given)[1]
+
+    def _stored(self, given: ImageSet) -> tuple[list[bytes], dict[int, str], FeatureStore]:
+        store = FeatureStore.ready(self._folder, self.origin)
+        lost: dict[int, str] = {}
+        digests = [digest for digest in given.contents(lost) if digest]
+        if (store.find(digests) < 0).any():  # the backbone is needed
+            digests, lost = embed(given, store, partial(self._parts, store=store))
+        return digests, lost, store
 
     def passing(self, given: ImageSet, lost: dict[int, str]) -> Iterator[Tokens]:
         """Features of the readable images, batch by batch, in order; nothing is kept."""

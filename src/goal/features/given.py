@@ -67,8 +67,21 @@ class Given:
 
 
 def is_features(place: Path) -> bool:
-    """Whether a path names features rather than images."""
-    return is_store(place) if place.is_dir() else place.suffix.lower() in SUFFIXES
+    """Whether a path names features rather than images; a Parquet file may be a list of files."""
+    if place.is_dir():
+        return is_store(place)
+    suffix = place.suffix.lower()
+    return suffix in SUFFIXES and (suffix != ".parquet" or _has_features(place))
+
+
+def _has_features(path: Path) -> bool:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        return any(name in _FEATURES for name in pyarrow.parquet.read_schema(path).names)
+    except (OSError, pyarrow.ArrowException):
+        return False
 
 
 def read_features(place: Path) -> Given:

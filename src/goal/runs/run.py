@@ -69,12 +69,19 @@ def _require_same_run(settings: Settings, folder: Path) -> None:
         raise GoalError(f"{folder} is not empty and holds no run. Choose another --out.")
 
 
-def resume(folder: Path, reporter: Reporter | None = None) -> dict[str, Any]:
-    """Go on with the run in `folder`; return its summary."""
+def resume(
+    folder: Path, reporter: Reporter | None = None, download: bool = False
+) -> dict[str, Any]:
+    """Go on with the run in `folder`; return its summary.
+
+    Whatever its settings say, dataset and backbone are fetched only with `download`.
+    """
     path = folder / "settings.yaml"
     if not path.is_file():
         raise GoalError(f"{folder} holds no run to resume: there is no {path.name} in it.")
     settings = _stored_settings(folder)
+    data = settings.data.model_copy(update={"download": download})
+    settings = settings.model_copy(update={"data": data})
     with joined(settings.device) as device, sole_user(folder), cpu_threads(settings.threads):
         return Run(settings, folder, reporter or Reporter(), device).execute()
 
@@ -139,7 +146,7 @@ class Run:
         s = self.settings
         with first_goes_ahead():  # whoever downloads, does it once
             self.dataset, protocol = load_dataset(s.data, self.reporter), s.protocol
-            backbone = load_backbone(s.backbone)
+            backbone = load_backbone(s.backbone, s.data.download)
         trunk = backbone.trunk.to(self.device)
         if trunk.neck is not None:  # a rehearsal takes the neck, and so the bank, of the real thing
             base = self._cut(protocol)[0].train_ids

@@ -69,3 +69,11 @@ def read_settings(path: Path, *, given: bool = False) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise GoalError(f"{path} must hold sections with keys; it holds {type(values).__name__}.")
     return values
+
+
+def without_download(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings from a file, less the wish to use the network: only a person at hand may have it."""
+    data = layer.get("data")
+    if not isinstance(data, Mapping) or "download" not in data:
+        return dict(layer)
+    return {**layer, "data": {key: value for key, value in data.items() if key != "download"}}

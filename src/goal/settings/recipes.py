@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from goal.common.errors import GoalError, did_you_mean
 from goal.methods.registry import METHODS
-from goal.settings.plain import merge, parse_assignments, read_settings
+from goal.settings.plain import merge, parse_assignments, read_settings, without_download
 
 if TYPE_CHECKING:
     from goal.settings.settings import Settings
@@ -37,7 +37,7 @@ def recipe_titles() -> dict[str, str]:
 def read_recipe(name: str) -> dict[str, Any]:
     """Settings that a recipe argument stands for: a file's, or those of a shipped recipe."""
     if Path(name).is_file():
-        return read_settings(Path(name), given=True)
+        return without_download(read_settings(Path(name), given=True))
     known, key = recipe_titles(), name.removesuffix(".yaml")
     if key in known:
         return shipped_recipe(*key.split("/"))
