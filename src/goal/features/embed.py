@@ -39,6 +39,7 @@ def origin_of(embedder: Embedder) -> Origin:
         fingerprint=embedder.fingerprint(),
         reads=embedder.reads,
         width=embedder.width,
+        image_size=embedder.preprocessing.image_size,
     )
 
 

@@ -16,12 +16,14 @@ class Origin(Section):
         fingerprint: Hash of its weights and of how images are prepared for it.
         reads: What of its output is the feature.
         width: Numbers per feature.
+        image_size: Side of the square that the backbone looked at; None if nobody knows.
     """
 
     backbone: str
     fingerprint: str
     reads: str
     width: int = Field(gt=0)
+    image_size: int | None = Field(default=None, gt=0)
 
 
 def require_origin(found: Origin, wanted: Origin, what: str) -> None:

@@ -132,7 +132,7 @@ class OpenModel(ModelFolder):
 
     def _feature_bank(self, settings: Settings, origin: Origin | None) -> FeatureBank:
         def load() -> Embedder:
-            size = settings.transform.image_size
+            size = (origin and origin.image_size) or settings.transform.image_size
             found = open_embedder(settings.backbone, size, download=self._download)
             return found.to(usable(settings.device))
 
