@@ -127,7 +127,7 @@ def test_the_document_has_the_same_table() -> None:
 LATE = {
     "__init__.py": "start-up",
     "methods/registry.py": "start-up",
-    "models/model.py": "the extra onnx",
+    "models/opened.py": "the extra onnx",
     "models/store.py": "start-up",
     "settings/recipes.py": "start-up",
     "storage/manifest.py": "start-up",

@@ -15,6 +15,7 @@ from sklearn.model_selection import cross_val_score
 
 from goal import Goal
 from goal.backbone.load import load_backbone
+from goal.backbone.trunk import BackboneSettings
 from goal.common.errors import GoalError
 from goal.common.progress import Reporter
 from goal.data.own_images import gather
@@ -138,7 +139,7 @@ def test_a_models_hub_id_is_not_asked_for_unasked(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(backbones, "load_backbone", looking)
-    settings = backbones.BackboneSettings(name="digits-vit")
+    settings = BackboneSettings(name="digits-vit")
     backbones.open_backbone(settings, download=False)
     backbones.open_backbone(settings, download=True)
     assert seen == [True, False] and not constants.HF_HUB_OFFLINE
@@ -162,14 +163,14 @@ def test_pickles_and_copies_stand_for_themselves() -> None:
     week = held(WEEK)[0]
     expected = goal.predict_proba(week)
     twin, thawed = copy.deepcopy(goal), pickle.dumps(goal)
-    twin.discover(week, np.int64(2))
+    twin.discover(week, np.int64(2))  # type: ignore[arg-type]
     assert len(goal.classes_) == 4 and twin.classes_.tolist() == [0, 1, 2, 3, 4, 5]
     assert len(twin.labels_) == len(week)
     assert twin.labels_.tolist() == twin.predict(week).tolist()
     del goal
     np.testing.assert_array_equal(pickle.loads(thawed).predict_proba(week), expected)
     with pytest.raises(GoalError, match=r"whole number from 1.*1\.5"):
-        twin.discover(held({7: range(12)})[0], 1.5)
+        twin.discover(held({7: range(12)})[0], 1.5)  # type: ignore[arg-type]
     assert twin.rename(4, 9).classes_.tolist() == [0, 1, 2, 3, 9, 5]
     merged = twin.merge(9, 5).classes_.tolist()
     assert merged == [0, 1, 2, 3, 9] and len(twin.unmerge("new-2").classes_) == 6

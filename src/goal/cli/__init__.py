@@ -43,7 +43,7 @@ app.command(images.show)
 app.command(images.extend_vertices)
 app.command(images.export)
 app.command(images.suggest_names)
-app.command(images.doctor)
+app.command(tools.doctor)
 
 bank_app = App(name="bank", help="Look at the token bank, or delete it.")
 bank_app.command(tools.info)

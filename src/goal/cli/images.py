@@ -10,6 +10,7 @@ from rich.table import Table
 
 from goal.cli.common import Set, console, reporter
 from goal.common.errors import GoalError
+from goal.models.places import writable
 
 if TYPE_CHECKING:
     from goal.data.own_images import ImageSet
@@ -70,8 +71,8 @@ def fit(
     given = from_files(Screened(paths, skipped))
     opened = _open(model, download=download)
     record = opened.fit(given, np.array(labels, np.int64), list(classes), settings)
-    classes_text = "1 class" if len(record.names) == 1 else f"{len(record.names)} classes"
-    console.print(f"Learned {classes_text} from {record.images:,} images.")
+    found = "1 class" if len(record.names) == 1 else f"{len(record.names)} classes"
+    console.print(f"Learned {found} from {record.images:,} images.")
     _say_where(opened, record)
 
 
@@ -134,7 +135,7 @@ def predict(
     opened = _open(model, device, backbone, download)
     opened.store.require()
     _refresh(opened)
-    target = None if out is None else _writable(out, force)
+    target = out and writable(out, force)
     given = _screened(images)
     found = opened.predict(given)
     if target is not None:
@@ -147,8 +148,7 @@ def predict(
             _say(f"  {name}: {reason}")
     if blank := given.blank():
         console.print(f"{len(blank)} images show one colour all over; their class means nothing:")
-        for name in blank[:_SHOWN]:
-            _say(f"  {name}")
+        _say("\n".join(f"  {name}" for name in blank[:_SHOWN]))
 
 
 def classes(*, model: ModelPath, plain: bool = False) -> None:
@@ -263,7 +263,7 @@ def show(
 
     opened = _folder(model)
     opened.store.require()
-    page = opened.write_page(None if out is None else _writable(out, force)).resolve()
+    page = opened.write_page(out and writable(out, force)).resolve()
     _say(f"Report: {page}")
     if browse:
         webbrowser.open(page.as_uri())
@@ -308,7 +308,7 @@ def export(
     opened = _open(model, None, backbone, download)
     opened.store.require()
     _refresh(opened)
-    opened.export(_writable(onnx, force))
+    opened.export(writable(onnx, force))
     _say(f"Model: {onnx.resolve()}")
 
 
@@ -331,16 +331,6 @@ def suggest_names(*, model: ModelPath, names: Path, clip: Path) -> None:
     console.print("`goal rename` gives a class its name.")
 
 
-def doctor() -> None:
-    """Say what this machine can do: device, memory, disk, versions, what is at hand."""
-    from goal.cli.doctor import examine
-
-    table = Table(box=None, show_header=False)
-    for topic, finding in examine():
-        table.add_row(f"[bold]{escape(topic)}[/bold]", escape(finding))
-    console.print(table)
-
-
 def _open(
     folder: Path,
     device: str | None = None,
@@ -356,12 +346,6 @@ def _refresh(opened: "ModelFolder") -> None:
     """Draw a page anew that a killed command left behind."""
     if (trouble := opened.refresh()) is not None:
         _say(trouble)
-
-
-def _writable(path: Path, force: bool) -> Path:
-    from goal.models.places import writable
-
-    return writable(path, force)
 
 
 def _folder(folder: Path) -> "ModelFolder":

@@ -162,3 +162,13 @@ def clear(*, trunk: str | None = None, folder: Path | None = None) -> None:
 
     root = bank_root(BankSettings(folder=str(folder) if folder else None))
     console.print(f"Freed {decimal(clear_shelves(root, trunk))} in {root}.")
+
+
+def doctor() -> None:
+    """Say what this machine can do: device, memory, disk, versions, what is at hand."""
+    from goal.cli.doctor import examine
+
+    table = Table(box=None, show_header=False)
+    for topic, finding in examine():
+        table.add_row(f"[bold]{escape(topic)}[/bold]", escape(finding))
+    console.print(table)
