@@ -55,7 +55,8 @@ goal classes --model "$model"                             # which a merge puts r
 goal predict "$work/week-2" --model "$model" --out "$work/predictions.csv"
 head -n 4 "$work/predictions.csv"
 
-goal undo --model "$model"                                # back to the end of week 1
+goal undo --model "$model"                                # the merge,
+goal undo --model "$model"                                # then week 2: back to the end of week 1
 goal predict "$work"/week-1/scan-000*.png --model "$model"
 goal export --model "$model" --onnx "$work/model.onnx"
 goal show --model "$model"

@@ -152,6 +152,24 @@ def curve(*distortions: float) -> Candidates:
     return Candidates(parts, gap=4.0, own=1.0)
 
 
+def test_the_runner_up_is_what_a_nudge_of_that_size_gives() -> None:
+    features, _ = stage(2)
+    found = candidates(features, *known(), 8, rng())
+    sure = estimate_k.measured(found)
+    assert sure.count == estimate_k.ruler(found) == 2 and sure.runner_up in (1, 3)
+    for nudge, expected in ((0.98, 2), (1.02, sure.runner_up)):  # before and beyond the limit
+        factor = 1 / (1 - sure.confidence) if sure.runner_up == 1 else 1 - sure.confidence
+        moved = factor**nudge
+        assert estimate_k.measured(found._replace(gap=found.gap * moved)).count == expected
+
+
+def test_nothing_new_has_a_runner_up_by_bic() -> None:
+    # 10 images in 2 dimensions: one centre more is worth it below 8 exp(-3 log(10) / 20) = 5.66.
+    sure = estimate_k.measured(curve(8, 7))
+    assert (sure.count, sure.runner_up) == (0, 1)
+    assert sure.confidence == pytest.approx(1 - 8 * math.exp(-0.15 * math.log(10)) / 7)
+
+
 def test_elbow_and_bic_by_hand() -> None:
     assert estimate_k.elbow(curve(10, 4, 3, 2, 1)) == 1
     assert estimate_k.elbow(curve(5, 4, 3, 2, 1)) == 0

@@ -74,7 +74,7 @@ def test_commands_for_ones_own_images_run(tmp_path: Path, monkeypatch: pytest.Mo
 def test_python_examples_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     estimator, experiment = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     exec(compile(estimator, "README.md", "exec"), {})
-    assert "'0' '1' '2' '3'" in capsys.readouterr().out
+    assert "[0 1 2 3 " in capsys.readouterr().out
     assert (tmp_path / "digits-model" / "stages" / "000").is_dir()
     exec(compile(experiment, "README.md", "exec"), {})
     assert 0 < float(capsys.readouterr().out) <= 100

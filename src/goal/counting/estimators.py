@@ -10,6 +10,7 @@ Shapes: N images, D features, K known classes, C centres, R reduced features.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -72,7 +73,8 @@ class Candidates(NamedTuple):
 Estimator = Callable[[Candidates], int]
 
 
-class Count(NamedTuple):
+@dataclass(frozen=True)
+class Count:
     """A number of new classes, and how sure it is.
 
     Attributes:
@@ -92,7 +94,7 @@ class _Doubt(NamedTuple):
     """A measurement beside its limit: at a ratio of 1 the count would be another one."""
 
     ratio: float
-    count: int
+    instead: int
 
 
 def measure_known(features_ND: Tensor, labels_N: Tensor, count: int) -> tuple[Tensor, WithinClass]:
@@ -256,7 +258,7 @@ def _sure_of(count: int, doubts: list[_Doubt]) -> Count:
         return Count(count)
     shares = [1 - min(doubt.ratio, 1 / max(doubt.ratio, 1e-12)) for doubt in doubts]
     nearest = int(np.argmin(shares))
-    return Count(count, doubts[nearest].count, min(1.0, max(0.0, shares[nearest])))
+    return Count(count, doubts[nearest].instead, min(1.0, max(0.0, shares[nearest])))
 
 
 def _doubts_of_bic(found: Candidates) -> list[_Doubt]:

@@ -124,7 +124,8 @@ class Model(OpenModel):
                 return last
             pile = sort_out(given, learned_images(self.store, records))
             if not len(pile.fresh):
-                return self._nothing_fresh(pile)
+                self._nothing_fresh(pile)
+                return None
             tell_of(pile, self.reporter)
             require_enough(wanted, pile.fresh)
             self._require_room(last, 1 if wanted == AUTO else int(wanted))

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from goal.common.section import Section
 from goal.features.origin import Origin
-from goal.models.history import FORMAT
+from goal.models.history import FORMAT, Action
 
 JUDGEMENT = "judgement.json"
 PAGE = "report.html"
@@ -77,3 +77,15 @@ class StageRecord(Section):
     def num_seen(self) -> int:
         """Classes after the step."""
         return self.num_known + len(self.names)
+
+
+def made_step(record: StageRecord, seal: str) -> Action:
+    """The action that made a step."""
+    found = len(record.names)
+    classes = "1 new class" if found == 1 else f"{found} new classes"
+    said = {
+        "fit": "the labelled stage",
+        "discover": f"stage {record.index} ({record.images:,} images, {classes})",
+        "extend": f"the added vertices ({record.capacity} in all)",
+    }[record.kind]
+    return Action(kind=record.kind, said=said, step=record.step, seal=seal)

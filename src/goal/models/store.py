@@ -30,7 +30,7 @@ from goal import __version__
 from goal.common.errors import GoalError
 from goal.common.escaping import file_name, visible
 from goal.models.history import FORMAT, Action, History, Judgement
-from goal.models.records import JUDGEMENT, PAGE, StageRecord
+from goal.models.records import JUDGEMENT, PAGE, StageRecord, made_step
 from goal.storage import files, manifest
 from goal.storage.locks import locked
 from goal.storage.manifest import Findings
@@ -272,7 +272,7 @@ class Store:
         actions = history.spelt_out()
         listed = {action.seal for action in actions}
         gone = [a for a in actions if a.step is not None and a.seal not in present]
-        fresh = [_made(record, seal) for seal, record in present.items() if seal not in listed]
+        fresh = [made_step(record, seal) for seal, record in present.items() if seal not in listed]
         if gone:  # an undo was cut short after its rename: what it took away is set aside
             first = min(self._set_aside_record(action).num_known for action in gone)
             place = actions.index(gone[0])
@@ -339,18 +339,6 @@ def _seal(folder: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise GoalError(f"Cannot read {file_name(path)}: {error.strerror}.") from error
-
-
-def _made(record: StageRecord, seal: str) -> Action:
-    """The action that made a step."""
-    found = len(record.names)
-    classes = "1 new class" if found == 1 else f"{found} new classes"
-    said = {
-        "fit": "the labelled stage",
-        "discover": f"stage {record.index} ({record.images:,} images, {classes})",
-        "extend": f"the added vertices ({record.capacity} in all)",
-    }[record.kind]
-    return Action(kind=record.kind, said=said, step=record.step, seal=seal)
 
 
 def verify_all(folder: Path, found: Findings) -> None:
