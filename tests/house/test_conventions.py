@@ -22,7 +22,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 FORMS = [ROOT / ".github" / "ISSUE_TEMPLATE" / name for name in ("bug.yml", "question.yml")]
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> dict[Any, Any]:
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert isinstance(content, dict), path
     return content
