@@ -151,7 +151,7 @@ class Parametric(Method):
 
     def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Keep the previous tail as teacher and append weights for the stage's classes."""
-        self.teacher.load_state_dict(self.tail.state_dict())
+        self.renew_teacher(stage)
         self._taught = None
         if stage.index == 0:
             random = torch.randn(stage.num_new, self.classifier.weight.shape[1], generator=rng)
@@ -249,6 +249,10 @@ class Parametric(Method):
         return terms
 
     # -- the previous model -----------------------------------------------------------------------
+
+    def renew_teacher(self, stage: Stage) -> None:
+        """Make the tail, as the stage finds it, the teacher."""
+        self.teacher.load_state_dict(self.tail.state_dict())
 
     def asks_teacher(self) -> bool:
         """Whether the objective of an unlabelled stage has features of the previous tail in it."""
