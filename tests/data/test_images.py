@@ -20,13 +20,15 @@ PROTOCOL = {  # base classes, stages, unlabelled per new / base / discovered cla
 @pytest.mark.parametrize("name", sorted(PROTOCOL))
 def test_defaults_are_the_table_of_the_protocol(name: str) -> None:
     base, stages, new, old, discovered = PROTOCOL[name]
-    expected = {
+    expected: dict[str, int | str] = {
         "base_classes": base,
         "stages": stages,
         "unlabelled_new": new,
         "unlabelled_base": old,
         "unlabelled_discovered": discovered,
     }
+    if name == "cub":
+        expected |= {"base_list": "cub-ssb"}
     assert DATASETS[name].defaults["protocol"] == expected
 
 

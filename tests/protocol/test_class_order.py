@@ -74,3 +74,8 @@ def test_unreadable_base_list(tmp_path: Path, name: str) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(GoalError, match=f"Cannot read base_list {tmp_path / name}"):
         class_order(10, ProtocolSettings(base_list=str(tmp_path / name)))
+
+
+def test_a_shipped_list_that_does_not_fit_says_what_to_do() -> None:
+    with pytest.raises(GoalError, match=r"cub-ssb: it lists 100 classes.*base_list=null"):
+        class_order(200, ProtocolSettings(base_classes=50, stages=5, base_list="cub-ssb"))

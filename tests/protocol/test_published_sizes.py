@@ -5,43 +5,25 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from goal.data.sets import DATASETS
 from goal.protocol.stages import ProtocolSettings, StageIds, class_order
+from goal.settings.recipes import shipped_recipe
+from tests.protocol import cub_counts
 from tests.protocol.helpers import build, by_class, even, labels_of, same
 
-
-def cub_test_counts() -> list[int]:
-    """Made-up counts per class that add up to the published sizes of CUB's test sets.
-
-    Those belong to the SSB split's base classes, whose list is not at hand. So each block of
-    classes gets the block's share, spread evenly, its first classes taking the remainder.
-    """
-    novel = np.arange(100, 200)
-    np.random.RandomState(0).shuffle(novel)
-    blocks = [np.arange(100), *np.split(novel, 5)]
-    counts = np.zeros(200, dtype=np.int64)
-    for block, total in zip(blocks, (2864, 566, 598, 586, 592, 588), strict=True):
-        counts[block] = total // len(block)
-        counts[block[: total % len(block)]] += 1
-    return counts.tolist()
-
-
 # Base classes, images per new class, images per base or discovered class, train and test labels.
-# ImageNet-100 has about 1274 a class, of which 80% are 1019.2. CUB has 5994 training images:
-# 30 a class, but for six classes of 29.
-CUB_TRAIN = labels_of([29] * 2 + [30] * 98 + [29] * 4 + [30] * 96)
+# ImageNet-100 has about 1274 a class, of which 80% are 1019.2. CUB's counts are the real ones.
 DATA = {
     "cifar100": (50, 400, 25, even(100, 500), even(100, 100)),
     "tinyimagenet": (100, 400, 25, even(200, 500), even(200, 50)),
     "imagenet100": (50, 1000, 60, even(100, 1274), even(100, 50)),
-    "cub": (100, 25, 5, CUB_TRAIN, labels_of(cub_test_counts())),
+    "cub": (100, 25, 5, labels_of(cub_counts.TRAIN), labels_of(cub_counts.TEST)),
 }
 # Labelled images, unlabelled images of stage 1 (new classes + base classes), how many more each
 # further stage has (one more set of discovered classes), and the test images of every stage.
-CUB_LABELLED = 98 * 24 + 2 * 23  # floor(0.8 * 30) and floor(0.8 * 29)
-CUB_5 = (2864, 3430, 4028, 4614, 5206, 5794)
-# Every other stage adds the first half of a block as cub_test_counts spreads it: 566 is
-# 20 * 28 + 6, so 286; then 300, 296, 300 and 298.
-CUB_10 = (2864, 3150, 3430, 3730, 4028, 4324, 4614, 4914, 5206, 5504, 5794)
+CUB_LABELLED = 97 * 24 + 3 * 23  # floor(0.8 * 30), and floor(0.8 * 29) of three base classes
+CUB_5 = (2884, 3479, 4050, 4625, 5210, 5794)
+CUB_10 = (2884, 3182, 3479, 3762, 4050, 4332, 4625, 4913, 5210, 5507, 5794)
 SIZES = [
     ("cifar100", 5, 50 * 400, 10 * 400 + 50 * 25, 10 * 25, range(5000, 10_001, 1000)),
     ("cifar100", 10, 50 * 400, 5 * 400 + 50 * 25, 5 * 25, range(5000, 10_001, 500)),
@@ -57,7 +39,8 @@ SIZES = [
 def published(name: str, stages: int) -> tuple[StageIds, ...]:
     base, new, few, train, test = DATA[name]
     quotas = {"unlabelled_new": new, "unlabelled_base": few, "unlabelled_discovered": few}
-    return build(train, test, base_classes=base, stages=stages, **quotas)
+    base_list = DATASETS[name].defaults["protocol"].get("base_list")
+    return build(train, test, base_classes=base, stages=stages, base_list=base_list, **quotas)
 
 
 @pytest.mark.parametrize(("name", "stages", "labelled", "first", "more", "tested"), SIZES)
@@ -82,6 +65,17 @@ def test_composition_of_a_stage() -> None:
     order = class_order(100, ProtocolSettings(base_classes=50, stages=5))
     assert counts[order].tolist() == [25] * 60 + [400] * 10 + [0] * 30
     assert same(published("cifar100", 5)[0], published("cifar100", 10)[0])  # whatever T is
+
+
+def test_cub_is_the_official_split_in_the_published_order() -> None:
+    """Totals of CUB's own page; the novel order is that of Happy's published log."""
+    assert (sum(cub_counts.TRAIN), sum(cub_counts.TEST)) == (5994, 5794)
+    assert len(cub_counts.TRAIN) == len(cub_counts.TEST) == 200
+    protocol = ProtocolSettings(**DATASETS["cub"].defaults["protocol"])
+    order = class_order(200, protocol)
+    assert order[100:106].tolist() == [52, 170, 3, 109, 148, 185]
+    assert order[:6].tolist() == [0, 5, 7, 9, 11, 12] and order[99] == 199
+    assert shipped_recipe("cub", "happy")["protocol"] == DATASETS["cub"].defaults["protocol"]
 
 
 def test_defaults_fit_the_digits() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -39,8 +40,9 @@ class ProtocolSettings(Section):
         unlabelled_discovered: Images per stage of each class that an earlier stage introduced.
         class_order_seed: Shuffles the novel classes. 0 is the order of the published tables.
         sampling_seed: Chooses the images.
-        base_list: Text file of base class ids (the dataset's, from 0), one per line; ``#``
-            starts a comment. None makes the first ids the base classes.
+        base_list: Name of a shipped list of base classes (``cub-ssb``), or a text file of class
+            ids (the dataset's, from 0), one per line; ``#`` starts a comment. None makes the
+            first ids the base classes.
         no_repeats: Never give an unlabelled image twice; a class that runs out gives the rest.
         train_per_class: Keep at most so many training images per class (for short runs).
         test_per_class: Keep at most so many test images per class.
@@ -297,10 +299,10 @@ def _new_per_stage(num_classes: int, settings: ProtocolSettings) -> int:
 
 
 def _base_classes(num_classes: int, settings: ProtocolSettings) -> IntArray:
-    """Base class ids, ascending: from the list file if one is set, else the first ids."""
+    """Base class ids, ascending: from the list if one is set, else the first ids."""
     if settings.base_list is None:
         return np.arange(settings.base_classes, dtype=np.int64)
-    ids = _read_ids(Path(settings.base_list).expanduser())
+    ids = _read_ids(_list_file(settings.base_list))
     problem = None
     outside = sorted({i for i in ids if not 0 <= i < num_classes})
     twice = sorted({i for i in ids if ids.count(i) > 1})
@@ -311,8 +313,19 @@ def _base_classes(num_classes: int, settings: ProtocolSettings) -> IntArray:
     elif len(ids) != settings.base_classes:
         problem = f"it lists {len(ids)} classes, but base_classes is {settings.base_classes}"
     if problem:
-        raise GoalError(f"Bad base_list {settings.base_list}: {problem}. Mend the file.")
+        raise GoalError(
+            f"Bad base_list {settings.base_list}: {problem}. Mend the list, or change "
+            "base_classes; base_list=null takes the first ids."
+        )
     return np.array(sorted(ids), dtype=np.int64)
+
+
+def _list_file(name: str) -> Path:
+    """The shipped list of that name, else the file at that path."""
+    shipped = Path(str(files("goal.protocol") / "class_lists"))
+    if name in {path.stem for path in shipped.glob("*.txt")}:
+        return shipped / f"{name}.txt"
+    return Path(name).expanduser()
 
 
 def _read_ids(path: Path) -> list[int]:
@@ -320,7 +333,8 @@ def _read_ids(path: Path) -> list[int]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise GoalError(
-            f"Cannot read base_list {path}: {error}. Give a text file with one class id per line."
+            f"Cannot read base_list {path}: {error}. Give a shipped list (cub-ssb), or a text file "
+            "with one class id per line."
         ) from error
     ids = []
     for number, line in enumerate(lines, start=1):

@@ -96,6 +96,7 @@ SPEC = DatasetSpec(
     defaults={
         "protocol": {
             "base_classes": 100,
+            "base_list": "cub-ssb",  # the Semantic Shift Benchmark's, as in the published runs
             "stages": 5,
             "unlabelled_new": 25,
             "unlabelled_base": 5,
