@@ -14,11 +14,11 @@ from transformers.image_processing_base import ImageProcessingMixin
 
 from goal.backbone.dino_pth import load_dino_pth
 from goal.backbone.names import BACKBONES, EMBEDDED
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.trunk import Backbone, BackboneSettings, Trunk, split
 from goal.common.errors import GoalError, did_you_mean
 
-__all__ = ["Backbone", "BackboneSettings", "ClsTail", "Trunk", "load_backbone"]
+__all__ = ["Backbone", "BackboneSettings", "Tail", "Trunk", "load_backbone"]
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import TokenSource
 from goal.common.seeding import stream
 from goal.counting.estimators import LEAST, WithinClass, estimate_new, measure_known
@@ -48,7 +48,7 @@ class Counter:
     means: Tensor
     within_class: WithinClass
 
-    def __init__(self, tail: ClsTail, seed: int) -> None:
+    def __init__(self, tail: Tail, seed: int) -> None:
         self._tail = copy.deepcopy(tail).requires_grad_(False).eval()
         self._seed = seed
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens, TokenSource
 from goal.common.section import Section
 from goal.distributed import Split
@@ -135,14 +135,14 @@ class Method(nn.Module):
     base_family: ClassVar[str] = ""
     base_keys: ClassVar[frozenset[str] | None] = None
 
-    def __init__(self, tail: ClsTail) -> None:
+    def __init__(self, tail: Tail) -> None:
         super().__init__()
         self.tail = tail
 
     @classmethod
     @abstractmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> "Method":
         """Construct the method for at most `capacity` classes, unless its settings say more."""
 

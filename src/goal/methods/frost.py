@@ -31,7 +31,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.losses.distillation import feature_distillation
 from goal.losses.pairwise import consistency, pairwise_bce, ramp_up, rank_statistics
@@ -122,7 +122,7 @@ class FRoST(Method):
     base_keys = frozenset({"temperature"})
     ramp: Tensor
 
-    def __init__(self, settings: FRoSTSettings, tail: ClsTail) -> None:
+    def __init__(self, settings: FRoSTSettings, tail: Tail) -> None:
         super().__init__(tail)
         self.settings = settings
         self.heads = TwoHeads(tail.width)
@@ -132,7 +132,7 @@ class FRoST(Method):
 
     @classmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> Self:
         """Construct; capacity does not matter, since the heads grow."""
         assert isinstance(settings, FRoSTSettings)

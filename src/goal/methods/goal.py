@@ -19,7 +19,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.losses.alignment import dot_alignment
 from goal.losses.classification import entropy, negative_group_entropy
@@ -76,14 +76,14 @@ class Goal(AlignedBase):
     slots: Tensor  # per image of the stage: the vertex it is pulled to, or UNOWNED
 
     def __init__(
-        self, settings: GoalSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        self, settings: GoalSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> None:
         super().__init__(settings, tail, capacity, rng)
         self.register_buffer("slots", torch.empty(0, dtype=torch.int64))
 
     @classmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> "Goal":
         """Construct GOAL for at most `capacity` classes, unless its settings say more."""
         assert isinstance(settings, GoalSettings)

@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.methods.base import (
     Batch,
@@ -80,7 +80,7 @@ class GoalPlus(AlignedBase):
     known: Tensor  # means of all classes where new ones are looked for, (K, d)
 
     def __init__(
-        self, settings: GoalPlusSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        self, settings: GoalPlusSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> None:
         super().__init__(settings, tail, capacity, rng)
         s = settings
@@ -92,7 +92,7 @@ class GoalPlus(AlignedBase):
 
     @classmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> Self:
         """Construct for at most `capacity` classes, unless the settings say more."""
         assert isinstance(settings, GoalPlusSettings)

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.losses.classification import negative_mean_entropy
 from goal.losses.distillation import logit_distillation
 from goal.methods.base import Batch, LabelledBatch, MethodSettings, Stage
@@ -57,7 +57,7 @@ class SelfDistilling(Parametric):
     epoch: Tensor
 
     def __init__(
-        self, settings: SelfDistillingSettings, tail: ClsTail, rng: torch.Generator
+        self, settings: SelfDistillingSettings, tail: Tail, rng: torch.Generator
     ) -> None:
         super().__init__(settings, tail, rng)
         self.settings = settings
@@ -65,7 +65,7 @@ class SelfDistilling(Parametric):
 
     @classmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> Self:
         """Construct; capacity does not matter, since the classifier grows."""
         assert isinstance(settings, SelfDistillingSettings)
@@ -148,7 +148,7 @@ class SimGCDPlus(SimGCD):
     settings: SimGCDPlusSettings
     previous_weights: Tensor  # unit weights of the previous classifier, (K_known, D)
 
-    def __init__(self, settings: SimGCDPlusSettings, tail: ClsTail, rng: torch.Generator) -> None:
+    def __init__(self, settings: SimGCDPlusSettings, tail: Tail, rng: torch.Generator) -> None:
         super().__init__(settings, tail, rng)
         self.register_buffer("previous_weights", torch.empty(0, tail.width))
 

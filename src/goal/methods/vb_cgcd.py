@@ -39,7 +39,7 @@ from pydantic import Field
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.methods.base import (
     Batch,
@@ -138,7 +138,7 @@ class VBCGCD(Parametric):
     means: Tensor  # (K, d)
     whiteners: Tensor  # (K, d, d)
 
-    def __init__(self, settings: VBCGCDSettings, tail: ClsTail, rng: torch.Generator) -> None:
+    def __init__(self, settings: VBCGCDSettings, tail: Tail, rng: torch.Generator) -> None:
         super().__init__(settings, tail, rng)
         self.settings = settings
         self.requires_grad_(settings.train_base)
@@ -150,7 +150,7 @@ class VBCGCD(Parametric):
 
     @classmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> Self:
         """Construct; capacity does not matter, since Gaussians are added one by one."""
         assert isinstance(settings, VBCGCDSettings)

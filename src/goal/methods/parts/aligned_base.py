@@ -12,7 +12,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.losses.alignment import dot_alignment
 from goal.losses.classification import negative_mean_entropy
@@ -76,7 +76,7 @@ class AlignedBase(Parametric):
     }
 
     def __init__(
-        self, settings: AlignedBaseSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        self, settings: AlignedBaseSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> None:
         on_projector = settings.classifier_space == "projector"
         super().__init__(settings, tail, rng, settings.projector_out if on_projector else None)
