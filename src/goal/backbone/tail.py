@@ -1,8 +1,8 @@
 """The trained last block: a transformer's, computed for its CLS token only, or a convolutional one.
 
-Of a transformer only the CLS output of the last block is used, so with one query the keys and values of the other
-tokens never need to be formed. For head h, query q_h, normalised token x_j, and LayerNorm gain g
-and bias b:
+Of a transformer's last block only the CLS output is used, so with one query the keys and values of
+the other tokens never need to be formed. For head h, query q_h, normalised token x_j, and LayerNorm
+gain g and bias b:
 
     score_j   = q_h . W_k,h (g * x_j + b)        =  (W_k,h^T q_h * g) . x_j + constant
     context_h = sum_j a_j (W_v,h (g * x_j + b))  =  W_v,h (g * sum_j a_j x_j + b)

@@ -119,7 +119,7 @@ def split(
     added = cut is _cut_resnet and settings.tail == "added"
     if settings.neck is not None and not added:
         raise GoalError(
-            f"backbone.neck narrows the tokens of a block that is added to a convolutional network; "
+            f"backbone.neck narrows the tokens of a block added to a convolutional network; "
             f"the last block of a {model.config.model_type} is pretrained and needs them whole. "
             f"Leave it unset."
         )

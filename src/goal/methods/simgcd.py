@@ -56,9 +56,7 @@ class SelfDistilling(Parametric):
     base_keys = BASE_KEYS | {"entropy_weight", "first_teacher_temperature", "cooling_epochs"}
     epoch: Tensor
 
-    def __init__(
-        self, settings: SelfDistillingSettings, tail: Tail, rng: torch.Generator
-    ) -> None:
+    def __init__(self, settings: SelfDistillingSettings, tail: Tail, rng: torch.Generator) -> None:
         super().__init__(settings, tail, rng)
         self.settings = settings
         self.register_buffer("epoch", torch.zeros((), dtype=torch.int64))
