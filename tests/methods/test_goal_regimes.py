@@ -16,7 +16,7 @@ from goal.testing.planted import base_stage, next_stage, small_method
 from goal.testing.teaching import learn
 from tests.methods.goal_helpers import batch_of, begun, goal, numbers
 
-ONE_SPACE = {"vertex_space": "backbone", "heads": "vertices", "warmup_epochs": 0}
+ONE_SPACE: dict[str, Any] = {"vertex_space": "backbone", "heads": "vertices", "warmup_epochs": 0}
 
 
 def labelled_batch() -> LabelledBatch:

@@ -101,7 +101,7 @@ class BlockTail(Tail):
 
     def __init__(self, block: nn.Module, width: int) -> None:
         super().__init__(width)
-        self.block = block.requires_grad_(True).to(memory_format=torch.channels_last)
+        self.block = block.requires_grad_(True)
 
     def forward(self, *parts: Tokens) -> Tensor:
         """Map tokens to the pooled feature, (B, width)."""
