@@ -123,7 +123,9 @@ def test_equals_the_full_model(
     target = torch.randn(batch, width, generator=torch.Generator().manual_seed(1))
 
     expected = full_cls(model, images)
-    feature = backbone.tail(backbone.trunk(images))
+    tail = backbone.tail
+    assert isinstance(tail, tail_module.ClsTail)
+    feature = tail(backbone.trunk(images))
     assert (feature - expected).abs().max() < 1e-5
 
     (expected * target).sum().backward()
@@ -132,23 +134,23 @@ def test_equals_the_full_model(
     norm1 = layer.layernorm_before if build is vit else layer.norm1
     norm2 = layer.layernorm_after if build is vit else layer.norm2
     pairs: list[tuple[Tensor | None, Tensor]] = [
-        (backbone.tail.gain, norm1.weight),
-        (backbone.tail.bias, norm1.bias),
-        (backbone.tail.norm2.weight, norm2.weight),
-        (backbone.tail.norm2.bias, norm2.bias),
-        (backbone.tail.query.weight, layer.attention.q_proj.weight),
-        (backbone.tail.query.bias, layer.attention.q_proj.bias),
-        (backbone.tail.key.weight, layer.attention.k_proj.weight),
-        (backbone.tail.value.weight, layer.attention.v_proj.weight),
-        (backbone.tail.value.bias, layer.attention.v_proj.bias),
-        (backbone.tail.out.weight, layer.attention.o_proj.weight),
-        (backbone.tail.out.bias, layer.attention.o_proj.bias),
-        *zip(backbone.tail.mlp.parameters(), layer.mlp.parameters(), strict=True),
+        (tail.gain, norm1.weight),
+        (tail.bias, norm1.bias),
+        (tail.norm2.weight, norm2.weight),
+        (tail.norm2.bias, norm2.bias),
+        (tail.query.weight, layer.attention.q_proj.weight),
+        (tail.query.bias, layer.attention.q_proj.bias),
+        (tail.key.weight, layer.attention.k_proj.weight),
+        (tail.value.weight, layer.attention.v_proj.weight),
+        (tail.value.bias, layer.attention.v_proj.bias),
+        (tail.out.weight, layer.attention.o_proj.weight),
+        (tail.out.bias, layer.attention.o_proj.bias),
+        *zip(tail.mlp.parameters(), layer.mlp.parameters(), strict=True),
     ]
     if build is not vit:
         pairs += [
-            (backbone.tail.scale1, layer.layer_scale1.lambda1),
-            (backbone.tail.scale2, layer.layer_scale2.lambda1),
+            (tail.scale1, layer.layer_scale1.lambda1),
+            (tail.scale2, layer.layer_scale2.lambda1),
         ]
     for ours, theirs in pairs:
         assert ours is not None and ours.grad is not None and theirs.grad is not None
@@ -162,6 +164,7 @@ def test_equals_the_full_model(
 def test_final_norm_and_trunk_stay_frozen() -> None:
     backbone = cut(shaken(small_vit))
     assert not any(p.requires_grad for p in backbone.trunk.parameters())
+    assert isinstance(backbone.tail, tail_module.ClsTail)
     assert not any(p.requires_grad for p in backbone.tail.final_norm.parameters())
     backbone.tail(backbone.trunk(pixels(2, 16))).sum().backward()
     trained = [p for p in backbone.tail.parameters() if p.requires_grad]

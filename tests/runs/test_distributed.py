@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import goal
 from goal import distributed
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.bank.shelf import inspect
 from goal.common.errors import GoalError
@@ -202,7 +202,7 @@ def test_alone_nothing_is_shared() -> None:
     wait()
     assert torch.equal(gradient, values)
     model = nn.ModuleDict({"linear": nn.Linear(3, 2)})
-    with split_work(model, 5, ClsTail, Projector), joined("cpu") as device:
+    with split_work(model, 5, Tail, Projector), joined("cpu") as device:
         assert device.type == "cpu" and not model["linear"]._forward_hooks
 
 

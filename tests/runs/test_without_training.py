@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.methods import registry as methods
 from goal.methods.base import LabelledStage, Method, MethodSettings, Outputs, Stage, infer_all
@@ -23,13 +23,13 @@ class NearestMean(Method):
     Settings = MethodSettings
     means: Tensor
 
-    def __init__(self, tail: ClsTail) -> None:
+    def __init__(self, tail: Tail) -> None:
         super().__init__(tail)
         self.register_buffer("means", torch.empty(0, tail.width))
 
     @classmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> "NearestMean":
         return cls(tail)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from goal.backbone.preprocessing import IMAGENET_MEAN, IMAGENET_STD
 from goal.backbone.pretrained import load_pretrained, quiet_transformers
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.trunk import Backbone, BackboneSettings, Trunk, split
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "IMAGENET_STD",
     "Backbone",
     "BackboneSettings",
-    "ClsTail",
+    "Tail",
     "Trunk",
     "load_backbone",
     "quiet_transformers",

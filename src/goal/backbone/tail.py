@@ -1,8 +1,8 @@
-"""The trained last block, computed for its CLS token only.
+"""The trained last block: a transformer's, computed for its CLS token only, or a convolutional one.
 
-Only the CLS output of the last block is used, so with one query the keys and values of the other
-tokens never need to be formed. For head h, query q_h, normalised token x_j, and LayerNorm gain g
-and bias b:
+Of a transformer's last block only the CLS output is used, so with one query the keys and values of
+the other tokens never need to be formed. For head h, query q_h, normalised token x_j, and LayerNorm
+gain g and bias b:
 
     score_j   = q_h . W_k,h (g * x_j + b)        =  (W_k,h^T q_h * g) . x_j + constant
     context_h = sum_j a_j (W_v,h (g * x_j + b))  =  W_v,h (g * sum_j a_j x_j + b)
@@ -14,6 +14,8 @@ which are more.
 Shapes: B images, n tokens, D width, H heads, C inner width per head.
 """
 
+import math
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,9 +24,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from goal.backbone.tokens import Tokens
+from goal.common.errors import GoalError
 
 
-class ClsTail(nn.Module):
+class Tail(nn.Module):
+    """What every tail is: a map from tokens to one feature of `width` numbers per image."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    @abstractmethod
+    def forward(self, *parts: Tokens) -> Tensor:
+        """Map tokens to features, (B, width); the features of several parts are stacked."""
+
+
+class ClsTail(Tail):
     """Attention with the CLS token as its only query, then the MLP on that token."""
 
     def __init__(
@@ -38,9 +53,8 @@ class ClsTail(nn.Module):
         norm_eps: float = 1e-6,
         layer_scale: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(width)
         self.heads = heads
-        self.width = width
         self.gain = nn.Parameter(torch.ones(width))
         self.bias = nn.Parameter(torch.zeros(width))
         self.query = nn.Linear(width, inner)
@@ -54,7 +68,7 @@ class ClsTail(nn.Module):
         self.final_norm = final_norm.requires_grad_(False)
 
     def forward(self, *parts: Tokens) -> Tensor:
-        """Map tokens to the CLS feature, (B, D); the features of several parts are stacked."""
+        """Map tokens to the CLS feature, (B, D)."""
         stream = torch.cat([tokens.cls for tokens in parts])
         stream = stream + self._scaled(self._attend([p.normalised for p in parts]), self.scale1)
         stream = stream + self._scaled(self.mlp(self.norm2(stream)), self.scale2)
@@ -77,6 +91,30 @@ class ClsTail(nn.Module):
     @staticmethod
     def _scaled(x: Tensor, scale: Tensor | None) -> Tensor:
         return x if scale is None else x * scale
+
+
+class BlockTail(Tail):
+    """The last block of a convolutional network, over its input map, then the mean of its output.
+
+    The tokens are that map as it is, row by row, of a square image: no CLS token, no LayerNorm.
+    """
+
+    def __init__(self, block: nn.Module, width: int) -> None:
+        super().__init__(width)
+        self.block = block.requires_grad_(True)
+
+    def forward(self, *parts: Tokens) -> Tensor:
+        """Map tokens to the pooled feature, (B, width)."""
+        dtype = next(self.block.parameters()).dtype
+        map_BnD = torch.cat([tokens.normalised for tokens in parts]).to(dtype)
+        side = math.isqrt(map_BnD.shape[1])
+        if side * side != map_BnD.shape[1]:
+            raise GoalError(
+                f"{map_BnD.shape[1]} tokens per image are no square map. A method that adds tokens "
+                f"cannot train a convolutional last block: set backbone.tail=added for it."
+            )
+        map_BDhw = map_BnD.unflatten(1, (side, side)).permute(0, 3, 1, 2)
+        return torch.as_tensor(self.block(map_BDhw)).mean(dim=(2, 3))
 
 
 def attention_pool(back_BHD: Tensor, parts: list[Tensor]) -> Tensor:

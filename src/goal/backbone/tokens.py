@@ -17,8 +17,9 @@ class Tokens:
 
     Attributes:
         normalised: LayerNorm-ed tokens without gain and bias, CLS first, (B, n, D); in half
-            precision if they were banked so.
-        cls: The raw CLS token, which the residual stream needs, (B, D).
+            precision if they were banked so. For a convolutional last block: the raw map alone.
+        cls: The raw CLS token, which the residual stream needs, (B, D); of a convolutional network
+            the mean of the map.
         views: Which view of its image each row is, (B,); None if the crop is a new one.
     """
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -13,22 +13,25 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from goal.backbone.neck import Neck
 from goal.backbone.preprocessing import Preprocessing
-from goal.backbone.tail import ClsTail, normalise, tail_from_layer, zero_started_tail
+from goal.backbone.tail import BlockTail, Tail, normalise, tail_from_layer, zero_started_tail
 from goal.backbone.tokens import Tokens
 from goal.common.errors import GoalError, pick
 from goal.common.section import Section
 
 
 class BackboneSettings(Section):
-    """Which network, and the size of the tail where none is pretrained.
+    """Which network, and which tail a convolutional one gets.
 
     `name` is a hub id, a local transformers folder, an official DINO ``.pth`` file, or an
-    embedded backbone. The rest holds for convolutional trunks: `tail_inner`, `tail_mlp` and
-    `tail_heads` size the tail, and `neck` projects their wide tokens onto so many principal
-    directions of the base images (None: no projection).
+    embedded backbone. The rest holds for convolutional networks; of all others the pretrained last
+    block is trained. `tail` is a block ``added`` on top, which starts as the identity and is cheap,
+    or the network's own ``last-block``. `tail_inner`, `tail_mlp` and `tail_heads` size an added
+    one, and `neck` projects its wide tokens onto so many principal directions of the base images
+    (None: no projection).
     """
 
     name: str = "facebook/dino-vitb16"
+    tail: Literal["added", "last-block"] = "added"
     tail_inner: int = 512
     tail_mlp: int = 1024
     tail_heads: int = 8
@@ -36,7 +39,11 @@ class BackboneSettings(Section):
 
 
 class Trunk(nn.Module):
-    """A frozen network that turns uint8 pixels into `Tokens`."""
+    """A frozen network that turns uint8 pixels into `Tokens`.
+
+    Tokens are normalised with `norm_eps`; with None they are handed over as they are, and without
+    the first (the CLS token), which then is only in `Tokens.cls`.
+    """
 
     mean: Tensor
     std: Tensor
@@ -45,7 +52,7 @@ class Trunk(nn.Module):
         self,
         model: nn.Module,
         hidden_states: Callable[[nn.Module, Tensor], Tensor],
-        norm_eps: float,
+        norm_eps: float | None,
         pixel_mean: Sequence[float],
         pixel_std: Sequence[float],
         neck: Neck | None = None,
@@ -62,7 +69,11 @@ class Trunk(nn.Module):
     def forward(self, pixels: Tensor) -> Tokens:
         """Run the trunk on uint8 pixels (B, 3, S, S)."""
         hidden = self.hidden(pixels)
-        return normalise(hidden if self.neck is None else self.neck(hidden), self.norm_eps)
+        if self.neck is not None:
+            hidden = self.neck(hidden)
+        if self.norm_eps is None:
+            return Tokens(hidden[:, 1:], hidden[:, 0])
+        return normalise(hidden, self.norm_eps)
 
     @torch.no_grad()
     def hidden(self, pixels: Tensor) -> Tensor:
@@ -103,7 +114,7 @@ class Backbone:
     """A trunk and the tail that fits it; `preprocessing` is what the network's files ask for."""
 
     trunk: Trunk
-    tail: ClsTail
+    tail: Tail
     preprocessing: Preprocessing | None = None
 
 
@@ -112,17 +123,24 @@ def split(
 ) -> Backbone:
     """Cut a transformers model into a frozen trunk and a trainable tail."""
     cut = pick(_CUTS, model.config.model_type, "backbone architecture")
-    if settings.neck is not None and cut is not _cut_resnet:
+    added = cut is _cut_resnet and settings.tail == "added"
+    if settings.neck is not None and not added:
         raise GoalError(
-            f"backbone.neck narrows the tokens of convolutional trunks; the last block of a "
-            f"{model.config.model_type} is pretrained and needs them whole. Leave it unset."
+            f"backbone.neck narrows the tokens of a block added to a convolutional network; "
+            f"the last block of a {model.config.model_type} is pretrained and needs them whole. "
+            f"Leave it unset."
+        )
+    if settings.tail == "last-block" and cut is not _cut_resnet:
+        raise GoalError(
+            f"backbone.tail is for convolutional networks; of a {model.config.model_type} the last "
+            f"block is trained in any case. Leave it unset."
         )
     tail, hidden_states, eps = cut(model, settings)
     neck = None if settings.neck is None else Neck(model.config.hidden_sizes[-1], settings.neck)
     return Backbone(Trunk(model, hidden_states, eps, pixel_mean, pixel_std, neck), tail)
 
 
-_Cut = tuple[ClsTail, Callable[[Any, Tensor], Tensor], float]
+_Cut = tuple[Tail, Callable[[Any, Tensor], Tensor], float | None]
 
 
 def _cut_vit(model: Any, settings: BackboneSettings) -> _Cut:
@@ -167,6 +185,10 @@ def _plain_hidden(model: Any, pixels: Tensor) -> Tensor:
 def _cut_resnet(model: Any, settings: BackboneSettings) -> _Cut:
     fold_batch_norms(model)
     model.to(memory_format=torch.channels_last)
+    if settings.tail == "last-block":
+        last = model.encoder.stages[-1]
+        block, last.layers = last.layers[-1], last.layers[:-1]
+        return BlockTail(block, model.config.hidden_sizes[-1]), _feature_map, None
     tail = zero_started_tail(
         width=settings.neck or model.config.hidden_sizes[-1],
         inner=settings.tail_inner,

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import TokenSource, device_of
 from goal.common.seeding import stream
 from goal.counting.estimators import (
@@ -58,7 +58,7 @@ class Counter:
     within_class: WithinClass
     edge: Edge
 
-    def __init__(self, tail: ClsTail, seed: int) -> None:
+    def __init__(self, tail: Tail, seed: int) -> None:
         self._tail = copy.deepcopy(tail).requires_grad_(False).eval()
         self._seed = seed
 

@@ -10,15 +10,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 
 
-class FeatureTail(nn.Module):
+class FeatureTail(Tail):
     """Hands the feature on: there is nothing left to compute, and nothing to train."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.width = width
 
     def forward(self, *parts: Tokens) -> Tensor:
         """Features of all parts, stacked, (B, D)."""

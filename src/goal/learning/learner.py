@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens, TokenSource
 from goal.backbone.trunk import Backbone
 from goal.bank.bank import TokenBank
@@ -81,7 +81,7 @@ class Learner:
     def __init__(
         self,
         settings: Settings,
-        tail: ClsTail,
+        tail: Tail,
         bank: TokenReader,
         capacity: int,
         device: torch.device,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.common.errors import GoalError
 from goal.common.progress import Reporter
@@ -95,7 +95,7 @@ class StageTrainer:
         half = self.settings.precision == "bfloat16"
         with (
             _in_bfloat16(self.method) if half else nullcontext(),
-            split_work(self.method, len(batch), ClsTail, Projector),
+            split_work(self.method, len(batch), Tail, Projector),
         ):
             return self.method.losses(batch, self.rng)
 
@@ -161,7 +161,7 @@ def _in_bfloat16(method: Method) -> Iterator[None]:
 
         return call
 
-    heavy = [part for part in method.modules() if isinstance(part, (ClsTail, Projector))]
+    heavy = [part for part in method.modules() if isinstance(part, (Tail, Projector))]
     for part in heavy:
         part.__dict__["forward"] = rounded(part.forward)
     try:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens, TokenSource, device_of
 from goal.common.section import Section
 from goal.distributed import Split
@@ -143,14 +143,14 @@ class Method(nn.Module):
     # Whether an epoch leaves out the images that do not fill a batch, unless it has no other.
     only_full_batches: ClassVar[bool] = False
 
-    def __init__(self, tail: ClsTail) -> None:
+    def __init__(self, tail: Tail) -> None:
         super().__init__()
         self.tail = tail
 
     @classmethod
     @abstractmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> "Method":
         """Construct the method for at most `capacity` classes, unless its settings say more."""
 

@@ -30,7 +30,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens, TokenSource
 from goal.distributed import Split
 from goal.losses.distillation import logit_distillation
@@ -62,7 +62,7 @@ class DYDM(Discovering):
     Settings = DYDMSettings
     settings: DYDMSettings
 
-    def __init__(self, settings: DYDMSettings, tail: ClsTail, rng: torch.Generator) -> None:
+    def __init__(self, settings: DYDMSettings, tail: Tail, rng: torch.Generator) -> None:
         super().__init__(settings, tail, rng)
         self.anchor = copy.deepcopy(tail).requires_grad_(False)
         self.memory = RidgeMemory(tail.width, settings.memory_width, settings.gamma, rng)

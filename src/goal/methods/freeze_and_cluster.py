@@ -31,7 +31,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.methods.base import Batch, LabelledBatch, LabelledStage, MethodSettings, Stage, infer_all
 from goal.methods.parts.class_gaussians import ClassGaussians
 from goal.methods.parts.heads import farthest, random_directions
@@ -66,7 +66,7 @@ class FreezeAndCluster(Parametric):
     named: Tensor  # per image of the stage: its new class (from 0), or -1
 
     def __init__(
-        self, settings: FreezeAndClusterSettings, tail: ClsTail, rng: torch.Generator
+        self, settings: FreezeAndClusterSettings, tail: Tail, rng: torch.Generator
     ) -> None:
         super().__init__(settings, tail, rng)
         self.settings = settings
@@ -75,7 +75,7 @@ class FreezeAndCluster(Parametric):
 
     @classmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> Self:
         """Construct; capacity does not matter, since the classifier grows."""
         assert isinstance(settings, FreezeAndClusterSettings)

@@ -39,7 +39,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.losses.distillation import batch_distillation
 from goal.losses.pairwise import alike_by_cosine, consistency, pairwise_bce, ramp_up
@@ -132,7 +132,7 @@ class FRoST(Method):
     ramp: Tensor
     threshold: Tensor  # smallest cosine of a positive pair
 
-    def __init__(self, settings: FRoSTSettings, tail: ClsTail) -> None:
+    def __init__(self, settings: FRoSTSettings, tail: Tail) -> None:
         super().__init__(tail)
         self.settings = settings
         self.heads = TwoHeads(tail.width)
@@ -143,7 +143,7 @@ class FRoST(Method):
 
     @classmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> Self:
         """Construct; capacity does not matter, since the heads grow."""
         assert isinstance(settings, FRoSTSettings)

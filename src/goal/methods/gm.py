@@ -40,7 +40,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.losses.pairwise import alike_by_cosine, consistency, pairwise_bce
 from goal.methods.base import Batch, LabelledBatch, LabelledStage, MethodSettings, Stage, infer_all
 from goal.methods.parts.class_gaussians import ClassGaussians
@@ -84,7 +84,7 @@ class GM(Parametric):
     static: Tensor  # what trains in the tail, as it was before the stage, as one vector
     named: Tensor  # per image of the stage: its new class (from 0) if it counts as novel, else -1
 
-    def __init__(self, settings: GMSettings, tail: ClsTail, rng: torch.Generator) -> None:
+    def __init__(self, settings: GMSettings, tail: Tail, rng: torch.Generator) -> None:
         super().__init__(settings, tail, rng)
         self.settings = settings
         self.gaussians = ClassGaussians(tail.width)
@@ -94,7 +94,7 @@ class GM(Parametric):
 
     @classmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> Self:
         """Construct; capacity does not matter, since the classifier grows."""
         assert isinstance(settings, GMSettings)

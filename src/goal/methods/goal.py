@@ -23,7 +23,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.losses.alignment import dot_alignment
 from goal.losses.classification import entropy, negative_group_entropy
@@ -50,6 +50,8 @@ class GoalSettings(AlignedBaseSettings, RetentionSettings):
         alignment_weight: Weight of the unsupervised alignment [lambda_A].
         alpha: Share of candidates, lowest entropy first, that count as confident [alpha].
         confidence: Rank candidates per predicted new class, or all samples at once.
+        confident_loss: Pull confident samples to their vertices by the dot product, or by
+            cross-entropy over all owned vertices, at the student's temperature.
         clusters: Cluster the confident set by k-means, or trust the predicted class.
         warmup_epochs: Epochs before the first confident set.
         refresh_every: Epochs between confident sets.
@@ -64,6 +66,7 @@ class GoalSettings(AlignedBaseSettings, RetentionSettings):
     alignment_weight: float = Field(default=0.7, ge=0)
     alpha: float = Field(default=0.7, gt=0, le=1)
     confidence: Literal["per_class", "global"] = "per_class"
+    confident_loss: Literal["dot", "cross_entropy"] = "dot"
     clusters: Literal["kmeans", "by_prediction"] = "kmeans"
     warmup_epochs: int = Field(default=2, ge=0)
     refresh_every: int = Field(default=5, gt=0)
@@ -80,14 +83,14 @@ class Goal(AlignedBase):
     slots: Tensor  # per image of the stage: the vertex it is pulled to, or UNOWNED
 
     def __init__(
-        self, settings: GoalSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        self, settings: GoalSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> None:
         super().__init__(settings, tail, capacity, rng)
         self.register_buffer("slots", torch.empty(0, dtype=torch.int64))
 
     @classmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> "Goal":
         """Construct GOAL for at most `capacity` classes, unless its settings say more."""
         assert isinstance(settings, GoalSettings)
@@ -104,6 +107,7 @@ class Goal(AlignedBase):
 
     def losses(self, batch: Batch, rng: torch.Generator) -> dict[str, Tensor]:
         """The base objective for labelled batches, the incremental one for all others."""
+        self._bind_heads()
         views = self.see(batch)
         if isinstance(batch, LabelledBatch):
             return self.base_objective(views, batch.labels)
@@ -122,11 +126,17 @@ class Goal(AlignedBase):
         slots = self.slots[batch.positions].repeat(2)
         chosen = slots != UNOWNED
         if bool(chosen.any()):
-            aligned = dot_alignment(
-                self.alignable(views)[chosen], self.ledger.vertices[slots[chosen]]
-            )
+            aligned = self._alignment(self.alignable(views)[chosen], slots[chosen])
             terms["alignment"] = s.alignment_weight * aligned
         return terms | self.retention(s, batch, views, rng)
+
+    def _alignment(self, embeddings: Tensor, slots: Tensor) -> Tensor:
+        """L_Align^u, or cross-entropy over the vertices that have an owner."""
+        if self.settings.confident_loss == "dot":
+            return dot_alignment(embeddings, self.ledger.vertices[slots])
+        owned = (self.ledger.owners != UNOWNED).nonzero().flatten()
+        scores = embeddings @ self.ledger.vertices[owned].T
+        return self.cross_entropy(scores, torch.searchsorted(owned, slots))
 
     def _mean_entropy(self, views: Views, known: int) -> Tensor:
         if self.settings.entropy_form == "groups":
@@ -138,6 +148,7 @@ class Goal(AlignedBase):
     def begin_epoch(self, stage: Stage, epoch: int, rng: torch.Generator) -> None:
         """Refresh the confident set every few epochs, once the new heads have warmed up."""
         super().begin_epoch(stage, epoch, rng)
+        self._bind_heads()
         since = epoch - self.settings.warmup_epochs
         due = since >= 0 and since % self.settings.refresh_every == 0
         if due and stage.index > 0 and self.settings.unsupervised_alignment:
@@ -190,10 +201,23 @@ class Goal(AlignedBase):
         clusters, _ = kmeans(embeddings, stage.num_new, rng, start=start)
         return assign(overlap(clusters, predicted, stage.num_new))[clusters]
 
+    @torch.no_grad()
+    def _bind_heads(self) -> None:
+        """Put the stage's new heads (back) on the vertices they have claimed, if heads are bound.
+
+        The optimiser may move them in a step; before the next use they are here again.
+        """
+        if self.settings.heads == "free" or not len(self.prototypes):
+            return
+        new = torch.arange(len(self.prototypes), self.num_classes, device=self.slots.device)
+        bound = new[self.ledger.vertex_of(new) != UNOWNED]
+        self.classifier.weight[bound] = self.ledger.directions(bound)
+
     # -- a stage ends, and afterwards -------------------------------------------------------------
 
     def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Measure prototypes; new classes that own no vertex yet claim one now."""
+        self._bind_heads()
         outputs = infer_all(self, stage.tokens)
         assert outputs.scores is not None and outputs.embeddings is not None
         if stage.index > 0:

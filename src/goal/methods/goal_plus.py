@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.methods.base import LabelledStage, Method, MethodSettings, Outputs, Stage, infer_all
 from goal.methods.goal_plus_trained import TrainedGoalPlus
@@ -44,7 +44,7 @@ class GoalPlus(Method):
     Settings = GoalPlusSettings
 
     def __init__(
-        self, settings: GoalPlusSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        self, settings: GoalPlusSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> None:
         super().__init__(tail)
         self.settings = settings
@@ -57,7 +57,7 @@ class GoalPlus(Method):
 
     @classmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> Method:
         """Construct the form that the settings ask for."""
         assert isinstance(settings, GoalPlusSettings)

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.methods.base import (
     Batch,
@@ -39,7 +39,7 @@ class TrainedGoalPlus(AlignedBase):
     settings: GoalPlusSettings
 
     def __init__(
-        self, settings: GoalPlusSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        self, settings: GoalPlusSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> None:
         super().__init__(settings, tail, capacity, rng)
         self.memory = FeatureMemory(settings, spaces=2)

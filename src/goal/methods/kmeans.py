@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.methods.base import LabelledStage, Method, MethodSettings, Outputs, Stage, infer_all
 from goal.methods.parts.heads import novelty_centroids
@@ -39,7 +39,7 @@ class Clustering(Method):
     centroids: Tensor  # unit vectors, (K, D)
     before: Tensor  # features of the stage's images as it begins; empty between stages
 
-    def __init__(self, settings: ClusteringSettings, tail: ClsTail) -> None:
+    def __init__(self, settings: ClusteringSettings, tail: Tail) -> None:
         super().__init__(tail)
         self.restarts = settings.restarts
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
@@ -93,12 +93,12 @@ class FrozenKMeans(Clustering):
 
     Settings = FrozenKMeansSettings
 
-    def __init__(self, settings: FrozenKMeansSettings, tail: ClsTail) -> None:
+    def __init__(self, settings: FrozenKMeansSettings, tail: Tail) -> None:
         super().__init__(settings, tail.requires_grad_(False))
 
     @classmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> "FrozenKMeans":
         """Construct; capacity does not matter here."""
         assert isinstance(settings, FrozenKMeansSettings)

@@ -28,7 +28,7 @@ from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens, TokenSource
 from goal.distributed import Split
 from goal.methods.base import Batch, Stage
@@ -115,7 +115,7 @@ class PromptCCD(VanillaGCD):
     settings: PromptCCDSettings
     past: Tensor  # samples of the previous stage's pool, (S, D)
 
-    def __init__(self, settings: PromptCCDSettings, tail: ClsTail, rng: torch.Generator) -> None:
+    def __init__(self, settings: PromptCCDSettings, tail: Tail, rng: torch.Generator) -> None:
         super().__init__(settings, tail, rng)
         self.pool = PromptPool(tail.width)
         self.register_buffer("past", torch.empty(0, tail.width))

@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.losses.classification import negative_mean_entropy
 from goal.losses.distillation import logit_distillation
 from goal.methods.base import Batch, LabelledBatch, MethodSettings, Stage
@@ -62,16 +62,14 @@ class SelfDistilling(Parametric):
     base_keys = BASE_KEYS | {"entropy_weight", "first_teacher_temperature", "cooling_epochs"}
     epoch: Tensor
 
-    def __init__(
-        self, settings: SelfDistillingSettings, tail: ClsTail, rng: torch.Generator
-    ) -> None:
+    def __init__(self, settings: SelfDistillingSettings, tail: Tail, rng: torch.Generator) -> None:
         super().__init__(settings, tail, rng)
         self.settings = settings
         self.register_buffer("epoch", torch.zeros((), dtype=torch.int64))
 
     @classmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> Self:
         """Construct; capacity does not matter, since the classifier grows."""
         assert isinstance(settings, SelfDistillingSettings)
@@ -160,7 +158,7 @@ class SimGCDPlus(SimGCD):
     settings: SimGCDPlusSettings
     previous_weights: Tensor  # unit weights of the previous classifier, (K_known, D)
 
-    def __init__(self, settings: SimGCDPlusSettings, tail: ClsTail, rng: torch.Generator) -> None:
+    def __init__(self, settings: SimGCDPlusSettings, tail: Tail, rng: torch.Generator) -> None:
         super().__init__(settings, tail, rng)
         self.register_buffer("previous_weights", torch.empty(0, tail.width))
 

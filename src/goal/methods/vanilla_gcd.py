@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.losses.contrastive import info_nce, sup_con
 from goal.methods.base import Batch, LabelledBatch, MethodSettings, Outputs, Projector
@@ -48,7 +48,7 @@ class VanillaGCD(Clustering):
 
     Settings = VanillaGCDSettings
 
-    def __init__(self, settings: VanillaGCDSettings, tail: ClsTail, rng: torch.Generator) -> None:
+    def __init__(self, settings: VanillaGCDSettings, tail: Tail, rng: torch.Generator) -> None:
         super().__init__(settings, tail)
         self.settings = settings
         self.projector = Projector(
@@ -57,7 +57,7 @@ class VanillaGCD(Clustering):
 
     @classmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> Self:
         """Construct; capacity does not matter without a classifier."""
         assert isinstance(settings, VanillaGCDSettings)

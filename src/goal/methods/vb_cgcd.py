@@ -40,7 +40,7 @@ from pydantic import Field
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.methods.base import (
     Batch,
@@ -139,19 +139,18 @@ class VBCGCD(Parametric):
     means: Tensor  # (K, d)
     whiteners: Tensor  # (K, d, d)
 
-    def __init__(self, settings: VBCGCDSettings, tail: ClsTail, rng: torch.Generator) -> None:
+    def __init__(self, settings: VBCGCDSettings, tail: Tail, rng: torch.Generator) -> None:
         super().__init__(settings, tail, rng)
         self.settings = settings
-        self.requires_grad_(settings.train_base)
-        for part in (tail.final_norm, self.teacher):
-            part.requires_grad_(False)
+        if not settings.train_base:
+            self.requires_grad_(False)
         sizes = {"centre": 1, "axes": 2, "within": 2, "means": 2, "whiteners": 3}
         for name, dimensions in sizes.items():
             self.register_buffer(name, torch.zeros((0,) * dimensions, dtype=torch.float64))
 
     @classmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> Self:
         """Construct; capacity does not matter, since Gaussians are added one by one."""
         assert isinstance(settings, VBCGCDSettings)

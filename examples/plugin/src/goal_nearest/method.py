@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.methods.base import LabelledStage, Method, MethodSettings, Outputs, Stage, infer_all
 from goal.methods.parts.heads import novelty_centroids
@@ -24,14 +24,14 @@ class NearestMean(Method):
     Settings = NearestMeanSettings
     means: Tensor  # unit vectors, (K, D)
 
-    def __init__(self, settings: NearestMeanSettings, tail: ClsTail) -> None:
+    def __init__(self, settings: NearestMeanSettings, tail: Tail) -> None:
         super().__init__(tail.requires_grad_(False))
         self.rounds = settings.rounds
         self.register_buffer("means", torch.empty(0, tail.width))
 
     @classmethod
     def build(
-        cls, settings: MethodSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> "NearestMean":
         assert isinstance(settings, NearestMeanSettings)
         return cls(settings, tail)

@@ -2,6 +2,11 @@
 
     L_Base = L_Align^s + (1 - lambda_rep) InfoNCE + lambda_rep SupCon + CE      (GOAL, eq. 9)
 
+or, with ``base_form=happy``, Happy's stage 0 with the alignment added:
+
+    L_Base = L_Align^s + (1 - lambda_rep) (InfoNCE + SelfDist - epsilon H(mean))
+             + lambda_rep (SupCon + CE)
+
 Every class owns a vertex of a simplex fixed in advance: base classes from stage 0 on, new classes
 from the moment they are found.
 """
@@ -12,14 +17,17 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.losses.alignment import dot_alignment
 from goal.losses.classification import negative_mean_entropy
 from goal.methods.base import LabelledStage, Outputs, Stage, infer_all
 from goal.methods.parts.parametric import BASE_KEYS, Parametric, ParametricSettings, Views
+from goal.methods.simgcd import cooled
 from goal.numerics.clustering import assign, assign_greedily, class_means
 from goal.numerics.simplex import UNOWNED, VertexLedger
+
+HAPPY_COOLING = (0.07, 0.04, 30)  # temperature of the teacher: first, last, epochs in between
 
 
 class AlignedBaseSettings(ParametricSettings):
@@ -35,6 +43,11 @@ class AlignedBaseSettings(ParametricSettings):
         classifier_space: Where classifier and k-means live.
         base_assignment: How base classes get their vertices.
         base_self_distillation: Add view-to-view self-distillation at stage 0.
+        base_form: The paper's objective at stage 0, or Happy's with the alignment added: less of
+            the cross-entropy, and self-distillation from a teacher that cools as Happy's does.
+        heads: Free, or bound to the vertices: base heads start there, and new heads are their
+            vertices from the moment they claim them to the end of the stage. It takes one space
+            for both.
         entropy_weight: Weight of the mean prediction's entropy, where it is a term [epsilon].
         matching: How new classes choose free vertices.
     """
@@ -47,6 +60,8 @@ class AlignedBaseSettings(ParametricSettings):
     classifier_space: Literal["backbone", "projector"] = "backbone"
     base_assignment: Literal["identity", "hungarian"] = "identity"
     base_self_distillation: bool = False
+    base_form: Literal["paper", "happy"] = "paper"
+    heads: Literal["free", "vertices"] = "free"
     entropy_weight: float = Field(default=1.0, ge=0)
     matching: Literal["hungarian", "greedy"] = "hungarian"
 
@@ -56,6 +71,15 @@ class AlignedBaseSettings(ParametricSettings):
             raise ValueError(
                 "with vertex_space=backbone the classifier is on the backbone too; "
                 "leave classifier_space out"
+            )
+        if self.heads == "vertices" and self.vertex_space != self.classifier_space:
+            raise ValueError(
+                "heads=vertices needs classifier and vertices in one space: "
+                "set vertex_space=backbone or classifier_space=projector"
+            )
+        if self.base_form == "happy" and self.base_self_distillation:
+            raise ValueError(
+                "base_form=happy has self-distillation already; leave base_self_distillation out"
             )
         return self
 
@@ -72,15 +96,18 @@ class AlignedBase(Parametric):
         "classifier_space",
         "base_assignment",
         "base_self_distillation",
+        "base_form",
+        "heads",
         "entropy_weight",
     }
 
     def __init__(
-        self, settings: AlignedBaseSettings, tail: ClsTail, capacity: int, rng: torch.Generator
+        self, settings: AlignedBaseSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> None:
         on_projector = settings.classifier_space == "projector"
         super().__init__(settings, tail, rng, settings.projector_out if on_projector else None)
         self.settings = settings
+        self._epoch = 0
         seed = int(torch.randint(2**31, (), generator=rng))
         vertices = settings.num_vertices or max(capacity, 2)
         on_feature = settings.vertex_space == "backbone"
@@ -94,6 +121,20 @@ class AlignedBase(Parametric):
         super().begin_stage(stage, rng)
         if isinstance(stage, LabelledStage):
             self._claim_base(stage)
+            if self.settings.heads == "vertices":
+                with torch.no_grad():
+                    self.classifier.weight.copy_(self.directions())
+
+    def begin_epoch(self, stage: Stage, epoch: int, rng: torch.Generator) -> None:
+        """Note the epoch, which the teacher's temperature may depend on."""
+        super().begin_epoch(stage, epoch, rng)
+        self._epoch = epoch
+
+    def target_temperature(self) -> float:
+        """Happy's cooling teacher at stage 0, which no prototypes precede, if it is asked for."""
+        if self.settings.base_form == "happy" and not len(self.prototypes):
+            return cooled(*HAPPY_COOLING, self._epoch)
+        return super().target_temperature()
 
     def make_room(self, count: int) -> None:
         """See to it that `count` vertices are free, or raise an error that says what to do."""
@@ -117,14 +158,17 @@ class AlignedBase(Parametric):
     def base_objective(self, views: Views, labels: Tensor) -> dict[str, Tensor]:
         """L_Base = L_Align^s + L_rep^Base + L_cls (eq. 9 of 4, 7, 8), over both views."""
         s, both = self.settings, labels.repeat(2)
+        happy = s.base_form == "happy"
+        share = s.sup_con_weight if happy else 1.0
         terms = self.base_contrast(views, labels)
-        terms["classification"] = self.cross_entropy(views.scores, both)
+        terms["classification"] = share * self.cross_entropy(views.scores, both)
         if s.supervised_alignment:
             aligned = dot_alignment(self.alignable(views), self.ledger.directions(both))
             terms["alignment"] = s.base_alignment_weight * aligned
-        if s.base_self_distillation:
-            terms["self_distillation"] = self.view_distillation(views)
-            terms["entropy"] = s.entropy_weight * self.mean_entropy(views)
+        if happy or s.base_self_distillation:
+            rest = 1 - share if happy else 1.0
+            terms["self_distillation"] = rest * self.view_distillation(views)
+            terms["entropy"] = rest * s.entropy_weight * self.mean_entropy(views)
         return terms
 
     def mean_entropy(self, views: Views) -> Tensor:

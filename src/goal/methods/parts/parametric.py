@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from goal.backbone.tail import ClsTail
+from goal.backbone.tail import Tail
 from goal.backbone.tokens import RepeatingSource, Tokens
 from goal.distributed import Split
 from goal.losses.classification import self_distillation
@@ -109,7 +109,7 @@ class Parametric(Method):
     def __init__(
         self,
         settings: ParametricSettings,
-        tail: ClsTail,
+        tail: Tail,
         rng: torch.Generator,
         classifier_width: int | None = None,
     ) -> None:

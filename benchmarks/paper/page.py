@@ -1,5 +1,6 @@
 """REPRODUCTION.md: every row of the benchmark beside its published figure, from run folders."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shutil import copyfile
@@ -7,7 +8,8 @@ from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.cifar100.grid import ALIGNMENTS, PARTS, Row, folder_of
+from benchmarks.paper.benchmark import Benchmark, folder_of
+from benchmarks.paper.rows import ALIGNMENTS, Row
 from goal.common.errors import GoalError
 from goal.report.compare import mean_and_deviation, paper_tables
 from goal.report.figures import write_figures
@@ -20,21 +22,18 @@ TITLES = {
     "five-stages": "Five stages, every method (Tables 1 and 2)",
     "ten-stages": "Ten stages (Table 3)",
     "alignment": "Which alignment pays (Table 4)",
+    "alignment-1": "Which alignment pays with distillation 1",
+    "alignment-0": "Which alignment pays without distillation",
+    "equal-start": "GOAL with Happy's stage 0, head initialisation and retention",
     "alpha": "The share of confident samples (Figure 3)",
+    "readings": "Other readings of the paper",
+    "lengths": "How long stage 0 lasts",
+    "last-block": "The network's own last block in place of an added one",
     "happy-ablation": "Happy's ablation",
 }
 # The picture of a part, as `goal figures` names it.
-FIGURES = {"alignment": "ablation-cifar100-5", "alpha": "sweep-cifar100-method.alpha"}
-HEAD = """# CIFAR-100, reproduced as far as one CPU goes
-
-Made by `python -m benchmarks.cifar100`; do not edit. The images are real, the setting is small: a
-quarter of the protocol's images (100 labelled per base class, 100 per new class, 6 per known class
-and stage), the whole test set, 128 pixels, a narrow tail, 20 epochs per stage
-([setting.yaml](setting.yaml)). **The backbone is a ResNet-50 trained with ImageNet labels**, so no
-figure here compares with those of papers, which use DINO ViT-B/16: the published column is for
-orientation, and no row is verified, for want of that backbone and of the full size. What does
-compare is one method with another: all have the same features, images, stages, epochs and seeds.
-
+FIGURES = {"alignment": "ablation-{}-5", "alpha": "sweep-{}-method.alpha"}
+LEGEND = """
 All, Base, Novel, Seen and Unseen are averages over the stages after stage 0, in percent, mean and
 standard deviation over seeds. Base/Novel: base classes against everything found since.
 Seen/Unseen: classes known before a stage against its own. Forgetting is the largest drop of base
@@ -44,14 +43,16 @@ it). MB kept is the checkpoint; MB at most the largest resident memory, librarie
 dataset included (– where the run did not record it).
 
 An *oracle* row is a method that is given the true class of every new image: a bound on what its
-memory could reach, not a method. Other words are in the [glossary](../../docs/glossary.md).
+memory could reach, not a method. Other words, among them NC1 to NC4, are in the [glossary]({}).
 
 ```console
-$ python -m benchmarks.cifar100 --data-root DATA --backbone RESNET50 --out DIR
+$ {} --data-root DATA --backbone RESNET50 --out DIR
 ```
 
 Run again, it goes on where it stopped.
 """
+_ROOT = Path(__file__).parents[2]
+COLLAPSE = {"NC1": "nc1", "NC2": "nc2", "NC3": "nc3", "NC3V": "nc3_vertices", "NC4": "nc4"}
 COLUMNS = ("All", "Base", "Novel", "Seen", "Unseen")
 HEADINGS = [
     "row",
@@ -67,17 +68,19 @@ HEADINGS = [
 ]
 
 
-def write_page(out: Path, page: Path) -> Path:
+def write_page(benchmark: Benchmark, out: Path, page: Path) -> Path:
     """Write the page, and its pictures beside it, from whatever has been run so far."""
-    sections = [section(part, out, page.parent) for part in PARTS]
-    write_text(page, "\n".join([HEAD, *(text for text in sections if text)]))
+    glossary = Path(os.path.relpath(_ROOT / "docs" / "glossary.md", benchmark.page.parent))
+    head = benchmark.about + LEGEND.format(glossary.as_posix(), benchmark.command)
+    sections = [section(benchmark, part, out, page.parent) for part in benchmark.parts]
+    write_text(page, "\n".join([head, *(text for text in sections if text)]))
     return page
 
 
-def section(part: str, out: Path, pictures: Path) -> str:
+def section(benchmark: Benchmark, part: str, out: Path, pictures: Path) -> str:
     """One part: a summary row per method, then tables or a picture; empty if nothing was run."""
-    found = {row: finished(out, part, row) for row in PARTS[part]}
-    lines = [line(part, row, runs) for row, runs in found.items() if runs]
+    found = {row: finished(out, part, row) for row in benchmark.parts[part]}
+    lines = [line(benchmark.dataset, part, row, runs) for row, runs in found.items() if runs]
     if not lines:
         return ""
     missing = [row.name for row, runs in found.items() if not runs]
@@ -86,9 +89,38 @@ def section(part: str, out: Path, pictures: Path) -> str:
     parts = [f"## {TITLES[part]}", "", *table, left_out]
     if part in ("five-stages", "ten-stages"):
         parts += ["", details(out / part)]
+    else:
+        parts += ["", geometry(found)]
     if part in FIGURES:
-        parts += ["", picture(part, out / part, pictures)]
+        parts += ["", picture(benchmark.dataset, part, out / part, pictures)]
     return "\n".join(parts)
+
+
+def geometry(found: Mapping[Row, Sequence[RunRecord]]) -> str:
+    """Neural collapse on test images, after stage 0 and after the last one, where it was measured.
+
+    NC3 is to the classifier; with a V, of embeddings to the vertices.
+    """
+    lines = []
+    for row, runs in found.items():
+        cells = [
+            measured([run.records[stage].get(key) for run in runs])
+            for stage in (0, -1)
+            for key in COLLAPSE.values()
+        ]
+        if any(cell != "–" for cell in cells):
+            lines.append(table_line([row.name, *cells]))
+    if not lines:
+        return ""
+    headings = ["row", *(f"{name} {when}" for when in ("S0", "last") for name in COLLAPSE)]
+    rule = ["---"] + ["---:"] * (len(headings) - 1)
+    return "\n".join([table_line(headings), table_line(rule), *lines, ""])
+
+
+def measured(values: Sequence[float | None]) -> str:
+    """Mean over seeds of a measure that may be missing."""
+    found = [value for value in values if value is not None]
+    return f"{mean(found):.2f}" if found else "–"
 
 
 def details(folder: Path) -> str:
@@ -97,11 +129,11 @@ def details(folder: Path) -> str:
     return f"<details><summary>Per stage</summary>\n\n{tables}\n\n</details>\n"
 
 
-def picture(part: str, runs: Path, folder: Path) -> str:
+def picture(dataset: str, part: str, runs: Path, folder: Path) -> str:
     """Draw a part and keep its picture in a folder; empty if the runs are too few for one."""
     with TemporaryDirectory() as drawn:
         write_figures([runs], Path(drawn))
-        found = Path(drawn) / f"{FIGURES[part]}.png"
+        found = Path(drawn) / f"{FIGURES[part].format(dataset)}.png"
         if not found.exists():
             return ""
         copyfile(found, folder / f"{part}.png")
@@ -114,7 +146,7 @@ def finished(out: Path, part: str, row: Row) -> list[RunRecord]:
     return [load_run(folder) for folder in folders if (folder / "summary.json").exists()]
 
 
-def line(part: str, row: Row, runs: Sequence[RunRecord]) -> str:
+def line(dataset: str, part: str, row: Row, runs: Sequence[RunRecord]) -> str:
     """Return a row of the summary table."""
     summaries = [run.summary for run in runs]
     seeds = ",".join(str(summary["seed"]) for summary in summaries)
@@ -122,7 +154,7 @@ def line(part: str, row: Row, runs: Sequence[RunRecord]) -> str:
         mean_and_deviation([summary["average"][key.lower()] for summary in summaries])
         for key in COLUMNS
     ]
-    paper = published_all(part, row, stages=len(runs[0].records) - 1)
+    paper = published_all(dataset, part, row, stages=len(runs[0].records) - 1)
     return table_line(
         [
             row.name,
@@ -138,14 +170,14 @@ def line(part: str, row: Row, runs: Sequence[RunRecord]) -> str:
     )
 
 
-def published_all(part: str, row: Row, stages: int) -> float | None:
+def published_all(dataset: str, part: str, row: Row, stages: int) -> float | None:
     """All of a row in print, averaged over stages; None if nobody has published it."""
     if part == "alignment":
-        figures = ablation("cifar100", *ALIGNMENTS[row.name])
+        figures = ablation(dataset, *ALIGNMENTS[row.name])
         return None if figures is None else figures["all"]
     if part == "alpha":
-        return confident_share("cifar100", float(row.name.partition("=")[2]))
-    paper = stage_row("cifar100", row.method, stages) if row.published else None
+        return confident_share(dataset, float(row.name.partition("=")[2]))
+    paper = stage_row(dataset, row.method, stages) if row.published else None
     return None if paper is None else paper.average["all"]
 
 
