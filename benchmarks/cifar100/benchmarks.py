@@ -9,6 +9,7 @@ from benchmarks.paper.rows import (
     FAIR,
     FIRST,
     FIRST_BOUND,
+    FORMS,
     LIKE_HAPPY,
     READINGS,
     alignments,
@@ -32,7 +33,7 @@ SMALL = Benchmark(
         "metagcd": {"training": {"stage_lr": 1e-4}},
     },
     parts={
-        "five-stages": (*methods(), FAIR, COUNTED, BOUND, FIRST, FIRST_BOUND),
+        "five-stages": (*methods(), *FORMS, FAIR, COUNTED, BOUND, FIRST, FIRST_BOUND),
         "ten-stages": (
             *(
                 row.but(_TEN)

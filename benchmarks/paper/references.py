@@ -12,9 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from goal.backbone.tail import Tail
 from goal.common.progress import Reporter
-from goal.methods.base import LabelledStage, Outputs, Stage, infer_all
+from goal.methods.base import LabelledStage, Method, MethodSettings, Outputs, Stage, infer_all
 from goal.methods.goal_plus import GoalPlus
+from goal.methods.goal_plus_trained import TrainedGoalPlus
+from goal.methods.parts.goal_plus_settings import GoalPlusSettings
 from goal.methods.registry import METHODS, MethodSpec
 from goal.protocol.stages import StageIds
 from goal.runs.grid import Cell
@@ -36,28 +39,48 @@ class Oracle(GoalPlus):
         if isinstance(stage, LabelledStage):
             super().end_stage(stage, rng)
             return
-        assert isinstance(stage, OracleStage)
-        outputs = infer_all(self, stage.tokens)
-        shares = F.one_hot(stage.truth, stage.num_seen)[:, stage.num_known :].double()
-        self.learn_classes(outputs, shares)
-        assert outputs.embeddings is not None
-        self.claim_new(outputs.embeddings, shares.argmax(dim=1), stage)
+        features = infer_all(self, stage.tokens).features
+        self.memory.learn(self._all(features), _truth(stage))
 
 
-class First(GoalPlus):
+class First(TrainedGoalPlus):
     """One space of the aligned feature to look and decide in: where GOAL+ began.
 
     With the settings of `FIRST` it splits the distance to the nearest known mean in two, clusters
     the far part, refines by EM, and decides by the nearest mean.
     """
 
+    @classmethod
+    def build(
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
+    ) -> Method:
+        """Construct for at most `capacity` classes."""
+        assert isinstance(settings, GoalPlusSettings)
+        return cls(settings, tail, capacity, rng)
+
     def _pair(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
         _, aligned = super()._pair(outputs)
         return aligned, aligned
 
 
-class FirstOracle(First, Oracle):
+class FirstOracle(First):
     """The same memory with an oracle."""
+
+    def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
+        """Remember the stage's classes by their true images."""
+        if isinstance(stage, LabelledStage):
+            super().end_stage(stage, rng)
+            return
+        outputs, shares = infer_all(self, stage.tokens), _truth(stage)
+        self.memory.learn(self._pair(outputs), shares)
+        assert outputs.embeddings is not None
+        self.claim_new(outputs.embeddings, shares.argmax(dim=1), stage)
+
+
+def _truth(stage: Stage) -> Tensor:
+    """Which new class each image belongs to, one-hot, (N, M)."""
+    assert isinstance(stage, OracleStage)
+    return F.one_hot(stage.truth, stage.num_seen)[:, stage.num_known :].double()
 
 
 CERTAIN = "method.caution=0"  # an oracle does not guess
@@ -67,9 +90,10 @@ FIRST = (
     "method.aligned_dimensions=256",
     "method.shape=0",
     "method.parts=2",
+    "method.alignment=trained",
     CERTAIN,
 )
-REFERENCES: dict[str, tuple[type[GoalPlus], str]] = {
+REFERENCES: dict[str, tuple[type[Method], str]] = {
     "goal-plus-oracle": (Oracle, "GOAL+ with an oracle (true new classes): a bound, not a method"),
     "goal-plus-first": (First, "Where GOAL+ began"),
     "goal-plus-first-oracle": (FirstOracle, "Where GOAL+ began, with an oracle: a bound"),
@@ -81,7 +105,9 @@ class OracleRun(Run):
 
     def _stage(self, ids: StageIds, unfinished: dict[str, Any] | None = None) -> Stage:
         stage = super()._stage(ids, unfinished)
-        if isinstance(stage, LabelledStage) or not isinstance(self.learner.method, Oracle):
+        if isinstance(stage, LabelledStage) or not isinstance(
+            self.learner.method, Oracle | FirstOracle
+        ):
             return stage
         truth = torch.from_numpy(self.train_targets[ids.train_ids])
         return OracleStage(**vars(stage), truth=truth)

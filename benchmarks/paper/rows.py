@@ -43,9 +43,19 @@ FAIR = Row(
     ("method.head_init=novelty", "method.distillation_weight=10"),
 )
 COUNTED = Row("goal-plus with estimated K", "goal-plus", ("protocol.estimate_new=true",))
+# The three forms of GOAL+'s alignment; the method's default is none.
+FORMS = tuple(
+    Row(f"goal-plus, {form} alignment", "goal-plus", (f"method.alignment={form}",))
+    for form in ("analytic", "trained")
+)
 BOUND = Row("goal-plus, oracle (a bound)", "goal-plus-oracle", (references.CERTAIN,))
 FIRST = Row("where goal-plus began", "goal-plus-first", references.FIRST, late=True)
-FIRST_BOUND = Row(
+FIRST_  # The three forms of GOAL+'s alignment; the method's default is none.
+FORMS = tuple(
+    Row(f"goal-plus, {form} alignment", "goal-plus", (f"method.alignment={form}",))
+    for form in ("analytic", "trained")
+)
+BOUND = Row(
     "where goal-plus began, oracle (a bound)",
     "goal-plus-first-oracle",
     references.FIRST,
