@@ -50,12 +50,7 @@ FORMS = tuple(
 )
 BOUND = Row("goal-plus, oracle (a bound)", "goal-plus-oracle", (references.CERTAIN,))
 FIRST = Row("where goal-plus began", "goal-plus-first", references.FIRST, late=True)
-FIRST_  # The three forms of GOAL+'s alignment; the method's default is none.
-FORMS = tuple(
-    Row(f"goal-plus, {form} alignment", "goal-plus", (f"method.alignment={form}",))
-    for form in ("analytic", "trained")
-)
-BOUND = Row(
+FIRST_BOUND = Row(
     "where goal-plus began, oracle (a bound)",
     "goal-plus-first-oracle",
     references.FIRST,

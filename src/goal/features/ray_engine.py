@@ -4,6 +4,7 @@ An actor that dies is started again and its images are done again; features are 
 process, for an image's feature depends on nothing but the image.
 """
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -75,7 +76,7 @@ def _computed(
         _Actor,
         fn_constructor_args=(embedder.name, embedder.fingerprint(), ray.put(given)),
         batch_size=BATCH,
-        concurrency=workers,
+        compute=ray.data.ActorPoolStrategy(size=workers),
         num_gpus=1 if embedder.mean.is_cuda else 0,
     )
     batches = done.iter_batches(batch_size=None, batch_format="numpy")
@@ -129,6 +130,7 @@ def _started() -> Any:
         import ray.data
     except ImportError:
         raise GoalError("--engine ray needs Ray: pip install 'goal-cgcd[ray]'.") from None
+    logging.getLogger("ray.data").setLevel(logging.ERROR)  # it tells of every step
     if not ray.is_initialized():
-        ray.init(log_to_driver=False, include_dashboard=False)
+        ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
     return ray
