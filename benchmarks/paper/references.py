@@ -12,12 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from goal.backbone.tail import Tail
 from goal.common.progress import Reporter
-from goal.methods.base import LabelledStage, Method, MethodSettings, Outputs, Stage, infer_all
+from goal.methods.base import LabelledStage, Method, Outputs, Stage, infer_all
 from goal.methods.goal_plus import GoalPlus
 from goal.methods.goal_plus_trained import TrainedGoalPlus
-from goal.methods.parts.goal_plus_settings import GoalPlusSettings
 from goal.methods.registry import METHODS, MethodSpec
 from goal.protocol.stages import StageIds
 from goal.runs.grid import Cell
@@ -49,14 +47,6 @@ class First(TrainedGoalPlus):
     With the settings of `FIRST` it splits the distance to the nearest known mean in two, clusters
     the far part, refines by EM, and decides by the nearest mean.
     """
-
-    @classmethod
-    def build(
-        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
-    ) -> Method:
-        """Construct for at most `capacity` classes."""
-        assert isinstance(settings, GoalPlusSettings)
-        return cls(settings, tail, capacity, rng)
 
     def _pair(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
         _, aligned = super()._pair(outputs)

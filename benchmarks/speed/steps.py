@@ -145,10 +145,12 @@ def largest_difference(
     ours: Parametric, plain: Parametric, backbone: Backbone, pixels: Batch, classes: int | None
 ) -> float:
     """Largest relative difference between the loss terms of both ways on the same images."""
+    eps = backbone.trunk.norm_eps
+    assert eps is not None
     views = [
         normalise(
             backbone.trunk.model(pixel_values=view.normalised).last_hidden_state,
-            backbone.trunk.norm_eps,
+            eps,
         )
         for view in (pixels.first, pixels.second)
     ]

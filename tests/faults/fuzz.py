@@ -286,7 +286,9 @@ def class_names(folder: Path) -> Attempt:
         text = damaged(rng.choice(good), rng).decode("utf-8", "surrogateescape")
 
         def read() -> None:
-            roster = Roster([record], before.renamed("cat", text))
+            renamed = before.renamed("cat", text).name
+            assert renamed is not None
+            roster = Roster([record], Judgement(names={"0": renamed}))
             name, file = roster.names[0], file_name(f"{text}.png")
             assert visible(name) == name and name == name.strip()
             table = Predictions([file], np.zeros(1, np.int64), np.ones(1), roster, 0, [])

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow.parquet
 import pytest
 
@@ -21,7 +22,7 @@ def digests(first: int, count: int) -> list[bytes]:
     return [hashlib.sha256(str(n).encode()).digest()[:16] for n in range(first, first + count)]
 
 
-def features(first: int, count: int) -> np.ndarray:  # type: ignore[type-arg]
+def features(first: int, count: int) -> npt.NDArray[np.float16]:
     return np.random.default_rng(first).normal(size=(count, 6)).astype(np.float16)
 
 

@@ -14,7 +14,7 @@ from goal.methods.base import Batch, LabelledBatch, Method, Stage, infer_all
 from goal.methods.frost import FRoST, FRoSTSettings
 from goal.methods.parts.class_gaussians import ClassGaussians
 from goal.numerics.clustering import assign, overlap
-from goal.testing.planted import CLASSES, PlantedTokens, base_stage, next_stage, small_tail
+from goal.testing.planted import CLASSES, PlantedTokens, base_stage, next_stage, small_tail, tail_of
 from goal.testing.teaching import learn
 
 
@@ -33,7 +33,7 @@ def begun(**overrides: Any) -> FRoST:
     learn(method, base_stage())
     method.begin_stage(next_stage(), seeded())
     with torch.no_grad():
-        method.tail.out.bias.add_(0.3 * torch.randn(12, generator=seeded(2)))
+        tail_of(method).out.bias.add_(0.3 * torch.randn(12, generator=seeded(2)))
     return method
 
 

@@ -16,7 +16,15 @@ from goal.losses.contrastive import info_nce
 from goal.methods.base import Batch, Stage, infer_all
 from goal.methods.gm import GM, GMSettings
 from goal.methods.vb_cgcd import VBCGCD, VBCGCDSettings
-from goal.testing.planted import CLASSES, SMALL, PlantedTokens, base_stage, next_stage, small_tail
+from goal.testing.planted import (
+    CLASSES,
+    SMALL,
+    PlantedTokens,
+    base_stage,
+    next_stage,
+    small_tail,
+    tail_of,
+)
 from goal.testing.teaching import TRAINING, learn
 from tests.methods.test_frost import matched_accuracy, seeded
 
@@ -124,7 +132,7 @@ def test_the_static_branch_waits_for_the_merge_and_takes_over_in_it() -> None:
     stage = next_stage(epochs=4)
     method = begun(stage, momentum=0.75)
     expected = tail_weights(method)
-    norm = {k: v.clone() for k, v in method.tail.final_norm.state_dict().items()}
+    norm = {k: v.clone() for k, v in tail_of(method).final_norm.state_dict().items()}
     phases = []
     dynamic: list[dict[str, Tensor]] = []
 
@@ -139,7 +147,7 @@ def test_the_static_branch_waits_for_the_merge_and_takes_over_in_it() -> None:
     expected = {key: 0.75 * expected[key] + 0.25 * grown[key] for key in expected}
     for key, weight in tail_weights(method).items():
         torch.testing.assert_close(weight, expected[key])
-    for key, value in method.tail.final_norm.state_dict().items():
+    for key, value in tail_of(method).final_norm.state_dict().items():
         assert torch.equal(value, norm[key])
     merged = tail_weights(method)
     method.end_stage(stage, seeded())  # nothing is left to merge
@@ -151,7 +159,7 @@ def test_new_gaussians_are_merged_features_under_the_labels_of_the_dynamic_branc
     stage = next_stage()
     method = begun(stage)
     with torch.no_grad():
-        method.tail.out.bias.add_(0.2 * torch.randn(12, generator=seeded(3)))
+        tail_of(method).out.bias.add_(0.2 * torch.randn(12, generator=seeded(3)))
     known, novel = method.gaussians.means.clone(), method.named >= 0
     scores = infer_all(method, stage.tokens).scores
     assert scores is not None

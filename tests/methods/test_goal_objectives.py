@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from goal.methods.base import LabelledBatch
-from goal.testing.planted import base_stage, next_stage
+from goal.testing.planted import base_stage, next_stage, tail_of
 from goal.testing.teaching import learn
 from tests.methods.goal_helpers import batch_of, begun, goal, numbers
 
@@ -58,7 +58,7 @@ def test_the_base_objective_is_alignment_both_contrasts_and_cross_entropy() -> N
 def test_the_incremental_objective_aligns_only_samples_with_a_slot() -> None:
     method, stage = begun(alignment_weight=0.5, replay_weight=0.0, distillation_weight=3.0)
     with torch.no_grad():
-        method.tail.out.bias.add_(0.2)  # away from the teacher
+        tail_of(method).out.bias.add_(0.2)  # away from the teacher
     method.slots[1], method.slots[4] = 5, 3
     batch = batch_of(stage)
     terms = method.losses(batch, torch.Generator())

@@ -14,8 +14,8 @@ FORMS = ("none", "analytic", "trained")
 every_form = pytest.mark.parametrize("alignment", FORMS)
 
 
-def make(alignment: str, **settings: object) -> Method:
-    method = small_method("goal-plus", alignment=alignment, **settings)
+def make(alignment: str, caution: float = 0.16) -> Method:
+    method = small_method("goal-plus", alignment=alignment, caution=caution)
     assert type(method) is (TrainedGoalPlus if alignment == "trained" else GoalPlus)
     return method
 

@@ -23,6 +23,7 @@ from goal.testing.planted import (
     base_stage,
     next_stage,
     small_tail,
+    tail_of,
 )
 from goal.testing.teaching import learn
 from tests.methods.test_simgcd import assert_terms, batch_of, cross_distillation, seeded
@@ -73,7 +74,7 @@ def test_incremental_objective() -> None:
     stage = next_stage()
     method = begun(stage)
     with torch.no_grad():  # so that distillation has something to hold on to
-        method.tail.out.bias.add_(0.3 * torch.randn(method.tail.width, generator=seeded(2)))
+        tail_of(method).out.bias.add_(0.3 * torch.randn(method.tail.width, generator=seeded(2)))
     batch = batch_of(stage)
     views = method.see(batch)
     first, second = views.embeddings.chunk(2)
@@ -158,7 +159,7 @@ def test_weights_scale_their_terms() -> None:
     scaled = begun(stage, **dict.fromkeys(names, 3.0))
     for method in (plain, scaled):
         with torch.no_grad():
-            method.tail.out.bias[0] += 1
+            tail_of(method).out.bias[0] += 1
     ours, theirs = (m.losses(batch_of(stage), seeded()) for m in (scaled, plain))
     for name, term in ours.items():
         factor = 3 if name in names.values() else 1

@@ -15,7 +15,7 @@ from goal.losses.contrastive import info_nce
 from goal.losses.neighbours import soft_sup_con
 from goal.methods.base import Batch, LabelledBatch, restore
 from goal.methods.metagcd import MetaGCD, MetaGCDSettings, Session, draw, play_episode
-from goal.testing.planted import CLASSES, SMALL, base_stage, next_stage, small_tail
+from goal.testing.planted import CLASSES, SMALL, base_stage, next_stage, small_tail, tail_of
 from goal.testing.teaching import assert_same_state, learn
 
 FAST = {"episodes": 2, "inner_steps": 2, "episode_batch": 8, "inner_lr": 0.05, "outer_lr": 0.05}
@@ -149,12 +149,12 @@ def test_episodes_change_the_weights_of_stage_0_and_of_no_other() -> None:
     for stage, changes in ((base_stage(), True), (next_stage(), False)):
         method.begin_stage(stage, seeded())
         before = weights_of(method)
-        frozen = method.tail.final_norm.state_dict()
+        frozen = tail_of(method).final_norm.state_dict()
         method.fit_stage(stage, nothing)
         after = weights_of(method)
         assert all(torch.equal(before[key], after[key]) != changes for key in before)
         assert all(
-            torch.equal(v, frozen[k]) for k, v in method.tail.final_norm.state_dict().items()
+            torch.equal(v, frozen[k]) for k, v in tail_of(method).final_norm.state_dict().items()
         )
         assert all(parameter.grad is None for parameter in method.parameters())
 
@@ -216,7 +216,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_what_to_do() -> None:
     method = make()
     method.begin_stage(base_stage(), seeded())
     with torch.no_grad():
-        method.tail.gain.fill_(torch.nan)
+        tail_of(method).gain.fill_(torch.nan)
     with pytest.raises(GoalError, match=r"episode is not finite: contrast = nan.*method\.inner_lr"):
         method.fit_stage(base_stage(), nothing)
 

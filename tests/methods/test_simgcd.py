@@ -13,7 +13,7 @@ from goal.common.errors import GoalError
 from goal.losses.contrastive import info_nce, sup_con
 from goal.methods.base import Batch, LabelledBatch, LabelledStage, Stage, infer_all
 from goal.methods.simgcd import SimGCD, SimGCDPlus, cooled
-from goal.testing.planted import CLASSES, SMALL, base_stage, next_stage, small_tail
+from goal.testing.planted import CLASSES, SMALL, base_stage, next_stage, small_tail, tail_of
 from goal.testing.teaching import learn
 
 
@@ -217,7 +217,7 @@ def test_the_previous_model_is_state_and_follows_stage_after_stage() -> None:
     assert method.previous_weights.shape == (3, method.tail.width)
     learn(method, next_stage({0: 3, 3: 3, 5: 9}, num_known=5, num_new=1))
     assert len(method.previous_weights) == 5
-    assert not torch.equal(method.teacher.gain, method.tail.gain)
+    assert not torch.equal(method.teacher.gain, tail_of(method).gain)
 
 
 def test_lwf_holds_known_scores_where_simgcd_lets_them_go() -> None:

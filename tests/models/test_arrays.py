@@ -1,8 +1,10 @@
 """GoalPlus on arrays: scikit-learn's own checks, and what it promises beyond them."""
 
 import pickle
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -17,9 +19,10 @@ from goal.common.errors import GoalError
 
 # Nothing is expected to fail; scikit-learn skips what a tag says does not apply.
 EXPECTED: dict[str, str] = {}
+Array = npt.NDArray[Any]
 
 
-@parametrize_with_checks(
+@parametrize_with_checks(  # type: ignore[untyped-decorator]
     [GoalPlus(), GoalPlus(metric="euclidean"), GoalPlus(alignment="analytic")],
     expected_failed_checks=lambda _: EXPECTED,
 )
@@ -28,7 +31,7 @@ def test_scikit_learns_checks(estimator: GoalPlus, check: object) -> None:
     check(estimator)
 
 
-def blobs(classes: list[int], each: int, seed: int) -> tuple["np.ndarray", "np.ndarray"]:  # type: ignore[type-arg]
+def blobs(classes: list[int], each: int, seed: int) -> tuple[Array, Array]:
     """Points around one direction per class, in 24 dimensions."""
     centres = 4 * np.random.default_rng(0).normal(size=(8, 24))
     rng = np.random.default_rng(seed)

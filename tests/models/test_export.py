@@ -18,11 +18,13 @@ from goal.methods.base import LabelledStage, Method
 from goal.methods.registry import METHODS
 from goal.models import export
 from goal.models.export import export_onnx
+from goal.models.resampling import CentreCut, plain_cut
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
 SIDE, CLASSES = 16, 3
 TRANSFORM = TransformSettings(image_size=SIDE, resize=18, flip=False)
+CUT = CentreCut(plain_cut(SIDE, 18))
 NAMES = ["zero", "one", "new-1"]
 SMALL = {"projector_hidden": 16, "projector_out": 8, "memory_width": 40}
 
@@ -68,7 +70,7 @@ def fitted(name: str) -> tuple[Backbone, Method]:
 @pytest.mark.parametrize("name", ["goal", "goal-plus", "happy", "vb_cgcd", "dydm", "kmeans"])
 def test_the_graph_scores_whole_images_as_the_method_does(name: str, tmp_path: Path) -> None:
     backbone, method = fitted(name)
-    export_onnx(backbone.trunk, method, NAMES, TRANSFORM, tmp_path / "model.onnx")
+    export_onnx(backbone.trunk, method, NAMES, CUT, tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     rng = np.random.default_rng(2)
     for shape in ((1, 18, 18, 3), (5, 40, 23, 3), (2, 7, 90, 3)):
@@ -95,7 +97,7 @@ def test_names_must_fit_and_packages_be_there(
 ) -> None:
     backbone, method = fitted("goal")
     with pytest.raises(GoalError, match="2 class names for 3 classes"):
-        export_onnx(backbone.trunk, method, NAMES[:2], TRANSFORM, tmp_path / "model.onnx")
+        export_onnx(backbone.trunk, method, NAMES[:2], CUT, tmp_path / "model.onnx")
     monkeypatch.setattr(export, "find_spec", lambda name: None)
     with pytest.raises(GoalError, match=r"onnx and onnxscript.*goal-cgcd\[onnx\]"):
-        export_onnx(backbone.trunk, method, NAMES, TRANSFORM, tmp_path / "model.onnx")
+        export_onnx(backbone.trunk, method, NAMES, CUT, tmp_path / "model.onnx")

@@ -37,7 +37,7 @@ class HarmlessConsole(Console):
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
         super().__init__(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
 
-    def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
+    def render_str(self, text: str, **options: Any) -> Text:
         """Take a text for what it is, also where a caller asks for markup."""
         return super().render_str(self._shown(text), **{**options, "markup": False, "emoji": False})
 

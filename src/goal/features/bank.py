@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from goal.backbone.features import Embedder
 from goal.backbone.tokens import Tokens
@@ -119,7 +121,7 @@ class FeatureBank:
         for part in found:
             yield as_tokens(part.features)
 
-    def _known(self, given: ImageSet) -> "np.ndarray | None":  # type: ignore[type-arg]
+    def _known(self, given: ImageSet) -> npt.NDArray[Any] | None:
         """Features that came as such, checked to be of the right origin."""
         behind = known_features(given.images)
         if behind is None:

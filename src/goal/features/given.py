@@ -88,9 +88,9 @@ def read_features(place: Path) -> Given:
     """Read features from a store or a file, or raise an error that says what to give."""
     if place.is_dir():
         store = FeatureStore(place)
-        names = store.names()
+        listed = store.names()
         images = FeatureImages(store.features(), store.digests(), store.origin)
-        return Given(_named(images, names), _class_folders(names))
+        return Given(_named(images, listed), _class_folders(listed))
     if not place.is_file():
         raise GoalError(f"There is no file or folder {file_name(place)}.")
     if place.stat().st_size > _MOST_BYTES:

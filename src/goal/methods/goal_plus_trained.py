@@ -10,6 +10,7 @@ better in the pretrained feature, while both together decide better than either.
 
 import math
 from dataclasses import replace
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +22,7 @@ from goal.methods.base import (
     Batch,
     LabelledBatch,
     LabelledStage,
+    MethodSettings,
     Outputs,
     Stage,
     infer_all,
@@ -43,6 +45,14 @@ class TrainedGoalPlus(AlignedBase):
     ) -> None:
         super().__init__(settings, tail, capacity, rng)
         self.memory = FeatureMemory(settings, spaces=2)
+
+    @classmethod
+    def build(
+        cls, settings: MethodSettings, tail: Tail, capacity: int, rng: torch.Generator
+    ) -> Self:
+        """Construct for at most `capacity` classes, unless the settings say more."""
+        assert isinstance(settings, GoalPlusSettings)
+        return cls(settings, tail, capacity, rng)
 
     @property
     def num_classes(self) -> int:

@@ -89,7 +89,7 @@ class GoalPlus(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _how_many(self, source: FeatureSource, index: int, n_new: int | str) -> int:
         if n_new == AUTO:
-            return self._learner.count_new(source, index)
+            return self._learner.count_new(source, index).count
         if isinstance(n_new, bool) or not isinstance(n_new, int | np.integer) or n_new < 1:
             raise GoalError(f"n_new is a whole number from 1 on, or 'auto'; given: {n_new!r}.")
         if n_new > len(source):
@@ -113,7 +113,8 @@ class GoalPlus(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.classes_.dtype.kind in "iu":
             first = int(self.classes_.max()) + 1
             return np.arange(first, first + count).astype(self.classes_.dtype)
-        taken, found, number = set(self.classes_.tolist()), [], 0
+        taken, number = set(self.classes_.tolist()), 0
+        found: list[str] = []
         while len(found) < count:
             number += 1
             if f"new-{number}" not in taken:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from goal.backbone.tokens import Tokens, TokenSource
+from goal.bank.bank import TokenBank
 from goal.bank.readers import run_trunk
 from goal.bank.shelf import decode, encode, row_dtype
 from goal.common.arrays import Pixels
@@ -36,6 +37,8 @@ def look_at(
         for tokens in learner.bank.passing(given, lost):
             yield learner.look(tokens)
         return
+    assert isinstance(learner.bank, TokenBank)
+    trunk = learner.bank.trunk
     transform, size = learner.settings.transform, learner.settings.bank.batch_size
 
     def crop(index: int) -> Pixels | None:
@@ -51,7 +54,7 @@ def look_at(
             part = range(start, min(start + size, len(given)))
             crops = [crop for crop in pool.map(crop, part) if crop is not None]
             if crops:
-                tokens = run_trunk(learner.bank.trunk, np.stack(crops), min(size, len(part)))
+                tokens = run_trunk(trunk, np.stack(crops), min(size, len(part)))
                 yield learner.look(_rounded(tokens, learner.settings.bank.dtype))
 
 

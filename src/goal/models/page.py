@@ -23,7 +23,8 @@ from goal.data.own_images import ImageSet
 from goal.evaluation.chosen import MAX_CLASSES, PER_ROW, evenly
 from goal.models.classes import KnownClass, Roster
 from goal.models.predictions import Predictions
-from goal.models.store import PAGE, StageRecord, Store
+from goal.models.records import PAGE
+from goal.models.store import StageRecord, Store
 from goal.pages.galleries import Card, Picture, gallery_data, thumbnail
 from goal.pages.html import render
 from goal.storage import files

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from goal.backbone.tail import Tail, normalise, zero_started_tail
+from goal.backbone.tail import ClsTail, normalise, zero_started_tail
 from goal.backbone.tokens import Tokens
 from goal.methods.base import LabelledStage, Method, Stage
 from goal.methods.registry import METHODS
@@ -68,12 +68,18 @@ def next_stage(
     return Stage(1 + (num_known > 3), num_known, num_new, epochs, tokens)
 
 
-def small_tail() -> Tail:
+def small_tail() -> ClsTail:
     """A tail for planted tokens."""
     rng = torch.Generator().manual_seed(5)
     tail = zero_started_tail(WIDTH, inner=8, mlp_width=16, heads=2, rng=rng)
     tail.final_norm = torch.nn.LayerNorm(WIDTH).requires_grad_(False)
     return tail
+
+
+def tail_of(method: Method) -> ClsTail:
+    """The tail of a small method."""
+    assert isinstance(method.tail, ClsTail)
+    return method.tail
 
 
 def small_method(name: str, seed: int = 0, **overrides: object) -> Method:

@@ -8,7 +8,7 @@ from torch import Tensor
 from goal.backbone.tokens import RepeatingSource, Tokens
 from goal.methods.base import Batch, Stage
 from goal.methods.parts.parametric import Parametric
-from goal.testing.planted import PlantedTokens, base_stage, planted_classes, small_method
+from goal.testing.planted import PlantedTokens, base_stage, planted_classes, small_method, tail_of
 from goal.testing.teaching import learn
 
 
@@ -33,7 +33,7 @@ def begun(name: str) -> tuple[Parametric, Stage]:
     stage = Stage(1, 3, 2, 3, tokens)
     method.begin_stage(stage, torch.Generator().manual_seed(0))
     with torch.no_grad():
-        method.tail.out.bias.add_(0.3)
+        tail_of(method).out.bias.add_(0.3)
     return method, stage
 
 

@@ -80,9 +80,9 @@ class FeatureMemory(nn.Module):
     def fit(self, features: Features, labels_N: Tensor, count: int) -> None:
         """Fit the spaces to labelled images, and remember their classes."""
         self.looking.fit(features[0], labels_N, count)
-        for space, one in zip(self.deciding, features, strict=True):
+        for space, one in zip(self._spaces(), features, strict=True):
             space.fit(one, labels_N, count)
-        width = sum(space.axes.shape[1] for space in self.deciding)
+        width = sum(space.axes.shape[1] for space in self._spaces())
         s = self.settings
         self.shapes = ShapeMemory(width, s.shape, min(s.shape_rank, width)).to(labels_N.device)
         self.known = self.known.new_zeros(0, self.looking.axes.shape[1])
@@ -123,12 +123,16 @@ class FeatureMemory(nn.Module):
         points = self._points(features)
         # Densities in many dimensions are far too sure of themselves: as soft as those of EM.
         softness = self.settings.temperature * points.shape[1] / self.known.shape[1]
-        scores = self.shapes(points) / softness
+        scores: Tensor = self.shapes(points) / softness
         scores[:, int(self.labelled) :] -= self.settings.caution
         return scores
+
+    def _spaces(self) -> list[Whitening]:
+        """The spaces that decide."""
+        return [space for space in self.deciding if isinstance(space, Whitening)]
 
     def _points(self, features: Features) -> Tensor:
         """Images in all deciding spaces, each space with the same say."""
         share = math.sqrt(1 / len(features))
-        parts = [space(one) for space, one in zip(self.deciding, features, strict=True)]
+        parts = [space(one) for space, one in zip(self._spaces(), features, strict=True)]
         return share * torch.cat(parts, dim=1)
