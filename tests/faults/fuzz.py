@@ -284,7 +284,7 @@ def class_names(folder: Path) -> Attempt:
         text = damaged(rng.choice(good), rng).decode("utf-8", "surrogateescape")
 
         def read() -> None:
-            roster = Roster([record], before.renamed("cat", text))
+            roster = Roster([record], Judgement().after(before.renamed("cat", text)))
             name, file = roster.names[0], file_name(f"{text}.png")
             assert visible(name) == name and name == name.strip()
             table = Predictions([file], np.zeros(1, np.int64), np.ones(1), roster, 0, [])
