@@ -36,10 +36,9 @@ from goal.models.predictions import Predictions
 from goal.models.store import Judgement, StageRecord, Store
 from goal.protocol.stages import ProtocolSettings, class_order
 from goal.report.compare import paper_tables
-from goal.report.formats import TIDY, latex, markdown
+from goal.report.formats import FORMATS
 from goal.report.page import render
 from goal.report.runs import load_run
-from goal.report.tidy import tidy_rows
 from goal.settings.plain import parse_assignments, read_settings
 from goal.settings.recipes import read_recipe, recipe_titles
 from goal.settings.settings import compose
@@ -129,9 +128,8 @@ def _all_reports(run: Path) -> None:
     page = render([load_run(run)])
     assert "<script>=" not in page and "<script><" not in page
     for table in paper_tables([run]):
-        markdown(table), latex(table)
-    for write in TIDY.values():
-        write(tidy_rows([run]))
+        for write in FORMATS.values():
+            write(table)
 
 
 def checkpoint_file(folder: Path) -> Attempt:
@@ -286,9 +284,7 @@ def class_names(folder: Path) -> Attempt:
         text = damaged(rng.choice(good), rng).decode("utf-8", "surrogateescape")
 
         def read() -> None:
-            renamed = before.renamed("cat", text).name
-            assert renamed is not None
-            roster = Roster([record], Judgement(names={"0": renamed}))
+            roster = Roster([record], Judgement().after(before.renamed("cat", text)))
             name, file = roster.names[0], file_name(f"{text}.png")
             assert visible(name) == name and name == name.strip()
             table = Predictions([file], np.zeros(1, np.int64), np.ones(1), roster, 0, [])

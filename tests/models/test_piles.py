@@ -86,16 +86,17 @@ def test_labelled_copies_count_once_and_two_labels_are_told(tmp_path: Path) -> N
     assert any("two labels" in text and "wrong.png" in text for text in hearing.heard)
 
 
-def test_unseen_images_of_known_classes_add_nothing(tmp_path: Path) -> None:
+def test_an_estimate_is_kept_with_its_runner_up(tmp_path: Path) -> None:
+    hearing = Hearing()
     base = write_digits(tmp_path / "labelled", dict.fromkeys(range(4), range(40)), labelled=True)
-    model = fitted(tmp_path / "model", base)
-    known = write_digits(tmp_path / "known", dict.fromkeys(range(4), range(100, 130)))
-    assert len(list(known.iterdir())) == 120
-    assert model.discover(screened(known)) is None
-    new = write_digits(tmp_path / "new", {**dict.fromkeys(range(4), range(100, 115)), 4: range(60)})
-    record = model.discover(screened(new))
+    model = fitted(tmp_path / "model", base, reporter=hearing)
+    week = {**dict.fromkeys(range(4), range(100, 115)), 4: range(60)}
+    record = model.discover(screened(write_digits(tmp_path / "new", week)))
     assert record is not None and record.estimate is not None
-    assert record.estimate.count == 1 and 0 <= record.estimate.confidence <= 1
+    sure = record.estimate
+    assert sure.runner_up not in (None, sure.count) and 0 <= sure.confidence <= 1
+    (said,) = [text for text in hearing.heard if text.startswith("Estimated")]
+    assert f"{sure.runner_up} is the runner-up" in said and f"--new {sure.runner_up}" in said
 
 
 def test_a_class_without_images_is_never_added(

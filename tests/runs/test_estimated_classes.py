@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from goal.counting.counter import Counter
+from goal.counting.estimators import Count
 from goal.learning.trainer import StageTrainer
 from goal.runs.run import resume, start
 from goal.settings.recipes import read_recipe
@@ -55,7 +56,7 @@ def test_counting_survives_an_interruption(tmp_path: Path, monkeypatch: pytest.M
 def test_a_stage_with_nothing_new_adds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Counter, "count", lambda self, tokens, index, most: 0)
+    monkeypatch.setattr(Counter, "count", lambda self, tokens, index, most: Count(0))
     start(small_settings("protocol.estimate_new=true"), tmp_path / "run")
     records = read_jsonl(tmp_path / "run" / "results.jsonl")
     assert [record["num_found"] for record in records] == [4, 0, 0, 0]

@@ -23,7 +23,6 @@ from goal.counting.estimators import (
     measure_known,
     measured,
 )
-from goal.counting.familiar import CHANCE, Edge, chance_of_known, measure_edge
 from goal.numerics.clustering import class_means
 
 _BATCH = 512
@@ -51,12 +50,10 @@ class Counter:
     Attributes:
         means: Mean features of all classes that have images, (classes, D).
         within_class: How images of labelled classes lie about their means.
-        edge: How far from their means images of labelled classes lie that were left out.
     """
 
     means: Tensor
     within_class: WithinClass
-    edge: Edge
 
     def __init__(self, tail: Tail, seed: int) -> None:
         self._tail = copy.deepcopy(tail).requires_grad_(False).eval()
@@ -64,20 +61,14 @@ class Counter:
 
     def count(self, tokens: TokenSource, index: int, most: int) -> Count:
         """Estimate how many classes, 0 to `most`, are new in the images of stage `index`."""
-        features, within = self._features(tokens), self.within_class
-        chance = chance_of_known(features, self.means, within.within_DD, self.edge)
         rng = stream(self._seed, "estimate", index)
-        found = measured(candidates(features, self.means, within, most, rng))
-        if found.count and chance > CHANCE:
-            return Count(0, found.count, min(1.0, 1 - CHANCE / chance))
-        return found
+        found = candidates(self._features(tokens), self.means, self.within_class, most, rng)
+        return measured(found)
 
     def note_labelled(self, tokens: TokenSource, labels: Tensor) -> None:
         """Measure the classes of stage 0."""
         count = int(labels.max()) + 1
-        features = self._features(tokens)
-        self.means, self.within_class = measure_known(features, labels, count)
-        self.edge = measure_edge(features, labels, count)
+        self.means, self.within_class = measure_known(self._features(tokens), labels, count)
 
     def note_found(self, tokens: TokenSource, classes: Tensor, num_known: int) -> None:
         """Add the classes of a later stage, as the method assigned its images."""
@@ -94,17 +85,12 @@ class Counter:
             "means": self.means,
             "within": self.within_class.within_DD,
             "gap": self.within_class.gap,
-            "edge": self.edge.distance,
-            "inside": self.edge.inside,
-            "beyond": self.edge.beyond,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
         self.means = state["means"]
         self.within_class = WithinClass(state["within"], state["gap"])
-        nothing = torch.tensor(0)  # of a state of before it was measured
-        self.edge = Edge(*(state.get(key, nothing) for key in ("edge", "inside", "beyond")))
 
     @torch.no_grad()
     def _features(self, tokens: TokenSource) -> Tensor:

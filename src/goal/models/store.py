@@ -369,10 +369,16 @@ def _order_problems(store: Store) -> list[str]:
     if store.stages.is_symlink():
         return [f"{store.stages} is a link: a model's files lie in its folder."]
     try:
-        records, history = store.records(), store.history()
+        records = store.records()
         seals = [store.seal(record.step) for record in records]
     except (GoalError, OSError) as error:
         return [str(error)]
+    try:
+        history = store.history()
+        for record in records:
+            manifest.read(store.path(record.step))
+    except GoalError:  # a damaged list or manifest: its own check has named it
+        return []
     problems = [
         f"{store.path(record.step)} does not follow {store.path(record.step - 1)}: one of them "
         "has been exchanged. Restore the model from a copy."
