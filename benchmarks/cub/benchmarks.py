@@ -40,7 +40,6 @@ FULL = Benchmark(
             COUNTED,
             FIRST,
             FIRST_BOUND,
-            FORMS,
         ),
         "alignment": alignments(),
         "alignment-1": alignments("method.distillation_weight=1"),

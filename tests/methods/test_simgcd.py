@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from scipy.special import rel_entr, softmax
 from torch import Tensor
 
+from goal.backbone.tail import ClsTail
 from goal.common.errors import GoalError
 from goal.losses.contrastive import info_nce, sup_con
 from goal.methods.base import Batch, LabelledBatch, LabelledStage, Stage, infer_all
@@ -217,6 +218,7 @@ def test_the_previous_model_is_state_and_follows_stage_after_stage() -> None:
     assert method.previous_weights.shape == (3, method.tail.width)
     learn(method, next_stage({0: 3, 3: 3, 5: 9}, num_known=5, num_new=1))
     assert len(method.previous_weights) == 5
+    assert isinstance(method.teacher, ClsTail)
     assert not torch.equal(method.teacher.gain, tail_of(method).gain)
 
 
