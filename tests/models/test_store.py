@@ -331,3 +331,19 @@ def test_names_are_unique_tidy_and_harmless() -> None:
 def test_new_names_go_on_counting_past_those_in_use() -> None:
     assert roster().fresh_names(2) == ["new-3", "new-4"]
     assert roster(names={"0": "new-4"}).fresh_names(2) == ["new-3", "new-5"]
+
+
+def test_a_linked_folder_of_steps_is_refused(tmp_path: Path) -> None:
+    grown(tmp_path / "theirs", 2)
+    victim = listing(tmp_path / "theirs")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "stages").symlink_to(tmp_path / "theirs" / "stages")
+    store = Store(tmp_path / "mine")
+    for attempt in (store.records, store.require, lambda: store.path(0)):
+        with pytest.raises(GoalError, match="leads out of its folder"):
+            attempt()
+    (tmp_path / "mine" / "stages").unlink()
+    (tmp_path / "mine" / ".work").symlink_to(tmp_path / "theirs")
+    with store.writing():
+        store.drop_work()
+    assert listing(tmp_path / "theirs") == victim

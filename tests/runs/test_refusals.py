@@ -73,3 +73,13 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint(
     monkeypatch.setattr(Goal, "_incremental_objective", original)
     resume(broken)
     assert (broken / "results.jsonl").read_bytes() == (whole / "results.jsonl").read_bytes()
+
+
+def test_a_linked_folder_of_stages_is_refused(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "run" / "settings.yaml").write_bytes((finished / "settings.yaml").read_bytes())
+    (tmp_path / "run" / "stages").symlink_to(tmp_path / "victim")
+    with pytest.raises(GoalError, match="leads out of its folder"):
+        resume(tmp_path / "run")
+    assert list((tmp_path / "victim").iterdir()) == []

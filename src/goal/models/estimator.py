@@ -7,7 +7,6 @@
 Images are paths, Pillow images, arrays ``(N, H, W[, C])`` or tensors ``(N[, C], H, W)``.
 """
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -229,10 +228,9 @@ class Goal(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if target.exists() and any(target.iterdir()):
             raise GoalError(f"{file_name(target)} is not empty. Choose another folder.")
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name}.tmp")
-        shutil.rmtree(draft, ignore_errors=True)
-        copy_model(self.model_.store.folder, draft)
-        draft.replace(target)
+        with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as near:
+            copy_model(self.model_.store.folder, Path(near) / "model")
+            (Path(near) / "model").replace(target)
         return self
 
     @classmethod

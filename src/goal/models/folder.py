@@ -11,7 +11,7 @@ from goal.common.errors import GoalError
 from goal.common.escaping import file_name
 from goal.models.classes import Roster
 from goal.models.history import Action
-from goal.models.page import stage_pictures, write_page
+from goal.models.page import page_is_current, stage_pictures, write_page
 from goal.models.store import StageRecord, Store
 
 
@@ -88,7 +88,7 @@ class ModelFolder:
 
     def refresh(self) -> str | None:
         """Draw the page anew if a killed command left it behind; return what is in the way."""
-        if self.store.page_is_current() or not os.access(self.store.folder, os.W_OK):
+        if self._page_is_current() or not os.access(self.store.folder, os.W_OK):
             return None
         try:
             with self.changing():
@@ -97,8 +97,11 @@ class ModelFolder:
             return f"The page is not up to date. {error}"
 
     def _redraw(self) -> None:
-        if self.store.records() and not self.store.page_is_current():
+        if self.store.records() and not self._page_is_current():
             self.write_page()
+
+    def _page_is_current(self) -> bool:
+        return page_is_current(self.store, self.records, self.roster)
 
     def pictures(self) -> dict[str, list[Image.Image]]:
         """Some images of each discovered class, by its name: the files, or else thumbnails."""
@@ -117,10 +120,7 @@ class ModelFolder:
         for record in self.records:
             if record.kind == "discover":
                 self.store.require_intact(record.step, "gallery.json")
-        path = write_page(self.store, self.records, self.roster, out)
-        if out is None:
-            self.store.page_drawn()
-        return path
+        return write_page(self.store, self.records, self.roster, out)
 
 
 def _listed(actions: Sequence[Action]) -> str:

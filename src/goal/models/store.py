@@ -12,7 +12,6 @@
     .work/           the step under way, to go on with after an interruption
     .undone/         steps that were undone and can be done again, until something else is done
     .undoing         what an unfinished undo takes back
-    .drawn           which state of the model the page shows
 
 A step is written beside the others and takes its place by one rename; undoing one is a rename,
 too. So whatever is killed when, a model holds whole steps only. Each step names the seal of the
@@ -20,18 +19,16 @@ one before, and the list of actions names them all: none can be lost or exchange
 """
 
 import hashlib
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from goal import __version__
 from goal.common.errors import GoalError
 from goal.common.escaping import file_name, visible
 from goal.models.history import FORMAT, Action, History, Judgement
 from goal.models.records import JUDGEMENT, PAGE, StageRecord, made_step
-from goal.storage import files, manifest
+from goal.storage import files, folders, manifest
 from goal.storage.locks import locked
 from goal.storage.manifest import Findings
 from goal.storage.seal import page_holds, read_sealed, write_sealed
@@ -49,7 +46,6 @@ class Store:
         self.work = folder / ".work"
         self._undone = folder / ".undone"
         self._undoing = folder / ".undoing"
-        self._drawn = folder / ".drawn"
         self._parsed: dict[int, tuple[tuple[int, int, int], StageRecord]] = {}
 
     @contextmanager
@@ -58,7 +54,7 @@ class Store:
         with locked(self.folder):
             plan = self.plan()
             if self.work.exists() and (plan is None or plan["step"] < self._count()):
-                shutil.rmtree(self.work)
+                folders.remove(self.folder, self.work.name)
             if self._count():
                 self._reconcile()
             yield
@@ -66,6 +62,7 @@ class Store:
     # -- steps ------------------------------------------------------------------------------------
 
     def _count(self) -> int:
+        files.inside(self.folder, "stages")
         if not self.stages.is_dir():
             return 0
         numbers = sorted(int(path.name) for path in self.stages.iterdir() if path.name.isdigit())
@@ -103,7 +100,7 @@ class Store:
 
     def path(self, step: int) -> Path:
         """Folder of a finished step."""
-        return self.stages / f"{step:03d}"
+        return files.inside(self.folder, Path("stages") / f"{step:03d}")
 
     def seal(self, step: int) -> str:
         """What tells a step from any other: the checksum of its manifest, which has all others."""
@@ -170,15 +167,14 @@ class Store:
     def drop_work(self) -> None:
         """Forget the unfinished step."""
         if self.work.exists():
-            shutil.rmtree(self.work)
+            folders.remove(self.folder, self.work.name)
 
     def commit(self, record: StageRecord, contents: Mapping[str, bytes], state: Any) -> None:
         """Write a step beside the others, then let it take its place."""
         from goal.storage import checkpoint
 
         draft = self.work / "stage"
-        if draft.exists():
-            shutil.rmtree(draft)
+        folders.remove(self.folder, draft.relative_to(self.folder).as_posix())
         draft.mkdir(parents=True)
         for name, content in contents.items():
             files.write_bytes(draft / name, content)
@@ -190,7 +186,7 @@ class Store:
         self.stages.mkdir(exist_ok=True)
         draft.replace(self.path(record.step))
         files.sync_folder(self.stages)
-        shutil.rmtree(self.work)
+        folders.remove(self.folder, self.work.name)
         self._reconcile()
 
     # -- actions ----------------------------------------------------------------------------------
@@ -302,32 +298,10 @@ class Store:
 
     def _drop_undone(self) -> None:
         if self._undone.exists():
-            shutil.rmtree(self._undone)
+            folders.remove(self.folder, self._undone.name)
 
     def _write(self, history: History) -> None:
         write_sealed(self.folder / JUDGEMENT, history.model_dump(mode="json"))
-
-    # -- the page ---------------------------------------------------------------------------------
-
-    def page_is_current(self) -> bool:
-        """Whether the page shows the model as it is."""
-        try:
-            drawn = self._drawn.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            return False
-        return (self.folder / PAGE).is_file() and drawn == self._identity()
-
-    def page_drawn(self) -> None:
-        """Note that the page shows the model as it is."""
-        files.write_text(self._drawn, self._identity())
-
-    def _identity(self) -> str:
-        """What tells this state of the model from any other."""
-        path = self.folder / JUDGEMENT
-        judged = path.read_bytes() if path.exists() else b""
-        seals = [self.seal(step) for step in range(self._count())]
-        facts = "\n".join([__version__, *seals]).encode() + judged
-        return hashlib.sha256(facts).hexdigest()
 
 
 _RESTORE = "Restore it from a copy of the model; or delete it, and classes have their first names."

@@ -20,8 +20,7 @@ from goal.report import published
 from goal.report.compare import FORMS, Group, group_runs
 from goal.report.runs import RunRecord, axis_of, swept
 from goal.report.style import method_style
-from goal.storage import archives
-from goal.storage.files import read_json
+from goal.storage import archives, files
 
 SERIES = (
     *("all", "base", "novel", "seen", "unseen", "base_identity", "nmi", "ari"),
@@ -179,7 +178,7 @@ def class_names(run: RunRecord) -> list[str]:
     """Names in class order; numbers where the run did not keep names."""
     path = run.folder / "classes.json"
     if path.is_file():
-        names = read_json(path).get("names")
+        names = files.read_json(path).get("names")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise GoalError(f"{path} is damaged: it holds no list of names.")
         return names
@@ -199,7 +198,7 @@ def births(run: RunRecord, count: int) -> list[int]:
 
 def load_stage(run: RunRecord, index: int) -> Stage | None:
     """Read the arrays of a stage; None for a run that did not keep what pages need."""
-    path = run.folder / "stages" / f"stage-{index}.npz"
+    path = files.inside(run.folder, f"stages/stage-{index}.npz")
     if not path.exists():
         return None
     found = archives.read_arrays(path)
@@ -322,7 +321,7 @@ class _Shelf:
 
     def _cards(self, dataset: str, run: RunRecord, index: int) -> list[dict[str, Any]] | None:
         arrays = load_stage(run, index)
-        path = run.folder / "stages" / f"thumbnails-{index}.zip"
+        path = files.inside(run.folder, f"stages/thumbnails-{index}.zip")
         if arrays is None or not path.is_file():
             return None
         with archives.opened_zip(path) as archive:

@@ -265,7 +265,7 @@ class Run:
 
     def _write_stage(self, ids: StageIds, found: Evaluation) -> None:
         """Write the stage's predictions, and what the report shows of it."""
-        folder = self.folder / "stages"
+        folder = files.inside(self.folder, "stages")
         folder.mkdir(exist_ok=True)
         truth = self.test_targets[ids.test_ids]
         arrays = {"test_ids": ids.test_ids, "predictions": found.predictions, "truth": truth}
