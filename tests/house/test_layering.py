@@ -50,8 +50,8 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"common", "storage", "pages", "evaluation", "settings", "runs"},
     "verify": {"common", "storage", "bank", "features", "runs", "models"},
     "cli": {
-        *("common", "storage", "data", "protocol", "backbone", "bank", "methods", "settings"),
-        *("learning", "runs", "models", "report", "verify"),
+        *("common", "storage", "distributed", "data", "protocol", "backbone", "bank", "features"),
+        *("methods", "settings", "learning", "runs", "models", "report", "verify"),
     },
 }
 EVERYONE = {"__version__"}

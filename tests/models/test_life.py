@@ -5,6 +5,7 @@ import io
 import json
 import pickle
 import shutil
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from sklearn.base import is_classifier
 from sklearn.model_selection import cross_val_score
 
 from goal import Goal
-from goal.backbone.load import load_backbone
 from goal.backbone.trunk import BackboneSettings
 from goal.common.errors import GoalError
 from goal.common.progress import Reporter
@@ -129,20 +129,18 @@ def test_a_moved_backbone_is_given_anew_and_checked(
 
 
 def test_a_models_hub_id_is_not_asked_for_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from huggingface_hub import constants
+    def asked(*_: Any, **__: Any) -> Any:
+        raise AssertionError("the network was asked")
 
-    seen: list[bool] = []
-
-    def looking(settings: Any) -> Any:
-        seen.append(constants.HF_HUB_OFFLINE)
-        return load_backbone(settings)
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(backbones, "load_backbone", looking)
-    settings = BackboneSettings(name="digits-vit")
-    backbones.open_backbone(settings, download=False)
-    backbones.open_backbone(settings, download=True)
-    assert seen == [True, False] and not constants.HF_HUB_OFFLINE
+    monkeypatch.setattr(socket, "socket", asked)
+    monkeypatch.setattr(socket, "getaddrinfo", asked)
+    settings = BackboneSettings(name="somebody/no-such-backbone")
+    for attempt in (
+        lambda: backbones.open_backbone(settings, download=False),
+        lambda: backbones.open_embedder(settings, 16, download=False),
+    ):
+        with pytest.raises(GoalError, match="--download"):
+            attempt()
 
 
 # -- scikit-learn ---------------------------------------------------------------------------------

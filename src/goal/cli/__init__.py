@@ -1,7 +1,7 @@
 """The command line: ``goal COMMAND``. Each command only translates; the work is done elsewhere.
 
-May import: common, storage, data, protocol, backbone, bank, methods, settings, learning, runs,
-models, report, verify.
+May import: common, storage, distributed, data, protocol, backbone, bank, features, methods,
+settings, learning, runs, models, report, verify.
 """
 
 import shlex
