@@ -26,22 +26,22 @@ from goal.counting.estimators import (
 from goal.counting.familiar import CHANCE, Edge, chance_of_known, measure_edge
 from goal.numerics.clustering import class_means
 
+SAMPLE = 20_000  # images that are counted in
+
 _BATCH = 512
-_USUAL_MOST = 10
+_PATIENCE = 10  # finer cuts that are tried after the best one
 
 
-def most_new(num_known: int, images: int, free: int | None) -> int:
+def most_new(images: int, free: int | None) -> int:
     """Largest number of new classes that a stage is searched for.
 
-    As many as the estimators were measured with, enough images for each to be a class, and no more
-    than have room.
+    Enough images for each to be a class, and no more than have room.
 
     Args:
-        num_known: Classes known before the stage.
         images: Images of the stage.
         free: Vertices without a class, where the method has any.
     """
-    most = min(max(_USUAL_MOST, num_known // 2), max(1, images // (2 * LEAST)))
+    most = max(1, min(images, SAMPLE) // (2 * LEAST))
     return most if free is None else min(most, free)
 
 
@@ -67,7 +67,9 @@ class Counter:
         features, within = self._features(tokens), self.within_class
         chance = chance_of_known(features, self.means, within.within_DD, self.edge)
         rng = stream(self._seed, "estimate", index)
-        found = measured(candidates(features, self.means, within, most, rng))
+        if len(features) > SAMPLE:
+            features = features[torch.randperm(len(features), generator=rng)[:SAMPLE]]
+        found = measured(candidates(features, self.means, within, most, rng, _PATIENCE))
         if found.count and chance > CHANCE:
             return Count(0, found.count, min(1.0, 1 - CHANCE / chance))
         return found

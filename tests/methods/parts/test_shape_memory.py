@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal
 from torch import Tensor
 
 from goal.methods.parts.shape_memory import ShapeMemory
-from goal.methods.parts.whitening import SPHERE, Whitening
+from goal.methods.parts.whitening import Whitening, sphere_share
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -32,7 +32,9 @@ def test_the_scatter_within_classes_becomes_round() -> None:
     raw = whitening._reduce(features.float().double())
     inside = torch.cat([raw[labels == k] - raw[labels == k].mean(dim=0) for k in range(3)])
     values = np.linalg.eigvalsh((inside.T @ inside / 300).numpy())
-    expected = np.sort(values / ((1 - SPHERE) * values + SPHERE * values.mean()))
+    sphere = 4 / 304
+    assert sphere_share(300, 4) == sphere
+    expected = np.sort(values / ((1 - sphere) * values + sphere * values.mean()))
     assert np.allclose(eigenvalues, expected, rtol=1e-6)
 
 

@@ -5,6 +5,9 @@ splits are tried: mixtures of two, three, ... parts over the distance to the nea
 mean, cut between any two parts. Each split's novel part is clustered, EM over all images refines
 the clusters while known means stay fixed, and the split with the highest likelihood wins.
 
+All this is done on a sample of a large stage. What was found then says of any image how much it
+belongs to each new class (`Found.shares`), a chunk at a time: no more than the sample is in memory.
+
 Shapes: N images, K known classes, M new classes, d dimensions.
 """
 
@@ -20,17 +23,41 @@ from torch import Tensor
 
 from goal.numerics.clustering import draw_seed, kmeans
 
+SAMPLE = 20_000  # images that new classes are looked for in; chosen by a curve (decision 13)
+
 _STEPS = 50
 _RARE = 1e-6
+_SETTLED = 1e-4  # deviations that no mean moves by any more
+_CHUNK = 8192
 
 
 @dataclass(frozen=True)
 class Found:
-    """New classes: their means, and how much each image belongs to each of them."""
+    """New classes: their means, and how much images belong to each of them.
+
+    Attributes:
+        means_Md: Means of the new classes.
+        shares_NM: How much each image of the stage belongs to each new class.
+        likelihood: Log-likelihood of the sample.
+        known_Kd: Means of the known classes.
+        novel: Share of the stage that is new.
+        temperature: Softness of assignments.
+    """
 
     means_Md: Tensor
     shares_NM: Tensor
     likelihood: float
+    known_Kd: Tensor
+    novel: float
+    temperature: float
+
+    def shares(self, points_Nd: Tensor) -> Tensor:
+        """How much any images belong to each new class, (N, M); the rest belongs to known ones."""
+        parts = []
+        for chunk in points_Nd.split(_CHUNK):
+            known_N = _known_density(chunk, self.known_Kd, self.temperature)
+            parts.append(_expect(chunk, known_N, self.means_Md, self.novel, self.temperature)[0])
+        return torch.cat(parts) if parts else points_Nd.new_zeros(0, len(self.means_Md))
 
 
 def discover(
@@ -42,6 +69,7 @@ def discover(
     parts: int,
     restarts: int,
     rng: torch.Generator,
+    sample: int = SAMPLE,
 ) -> Found:
     """Find `num_new` classes in whitened points.
 
@@ -53,18 +81,32 @@ def discover(
         parts: Largest number of parts in the mixtures over distances.
         restarts: Starts of k-means per split.
         rng: Source of all randomness.
+        sample: Images to look in; of a larger stage so many are drawn.
     """
-    distance = torch.cdist(points_Nd, known_Kd).amin(dim=1)
+    drawn = points_Nd
+    if len(points_Nd) > sample:
+        drawn = points_Nd[torch.randperm(len(points_Nd), generator=rng)[:sample].sort().values]
+    distance = _nearest(drawn, known_Kd)
     best: Found | None = None
     for novel in _splits(distance, num_new, parts, rng):
         clusters = min(num_new, int(novel.sum()))
-        _, centres = kmeans(points_Nd[novel], clusters, rng, restarts=restarts)
-        start = _filled(centres, points_Nd, num_new, rng)
-        found = expect_and_maximise(points_Nd, known_Kd, start, temperature)
+        _, centres = kmeans(drawn[novel], clusters, rng, restarts=restarts)
+        start = _filled(centres, drawn, num_new, rng)
+        found = expect_and_maximise(drawn, known_Kd, start, temperature)
         if best is None or found.likelihood > best.likelihood:
             best = found
     assert best is not None
-    return best
+    if drawn is points_Nd:
+        return best
+    everyone = best.shares(points_Nd)
+    return Found(
+        best.means_Md, everyone, best.likelihood, best.known_Kd, best.novel, best.temperature
+    )
+
+
+def _nearest(points_Nd: Tensor, known_Kd: Tensor) -> Tensor:
+    """Distance to the nearest known mean, (N,)."""
+    return torch.cat([torch.cdist(part, known_Kd).amin(dim=1) for part in points_Nd.split(_CHUNK)])
 
 
 def _splits(distance_N: Tensor, least: int, parts: int, rng: torch.Generator) -> Iterator[Tensor]:
@@ -103,20 +145,36 @@ def expect_and_maximise(
 
     Known classes share one prior evenly, and so do new ones; the split between them is learned.
     """
-    known, new, share = len(known_Kd), start_Md, 0.5
+    known_N = _known_density(points_Nd, known_Kd, temperature)  # never changes: once for all steps
+    new, share = start_Md, 0.5
     for _ in range(_STEPS):
-        means = torch.cat([known_Kd, new])
-        joint = -torch.cdist(points_Nd, means).square() / (2 * temperature)
-        joint[:, :known] += np.log((1 - share) / known)
-        joint[:, known:] += np.log(share / len(new))
-        likelihood = joint.logsumexp(dim=1)
-        shares = (joint[:, known:] - likelihood[:, None]).exp()
+        shares, likelihood = _expect(points_Nd, known_N, new, share, temperature)
+        used = share
         share = float((shares.sum() / len(points_Nd)).clamp(_RARE, 1 - _RARE))
         weight = shares.sum(dim=0)
         moved = shares.T @ points_Nd / weight.clamp_min(1e-12)[:, None]
         moved = torch.where(weight[:, None] > 1e-3, moved, new)
-        settled = bool((moved - new).abs().max() < 1e-6)
+        settled = bool((moved - new).abs().max() < _SETTLED)
         new = moved
         if settled:
             break
-    return Found(new, shares, float(likelihood.sum()))
+    return Found(new, shares, likelihood, known_Kd, used, temperature)
+
+
+def _known_density(points_Nd: Tensor, known_Kd: Tensor, temperature: float) -> Tensor:
+    """Log of the mean density of the known classes, but for a constant, (N,)."""
+    parts = [
+        (-torch.cdist(part, known_Kd).square() / (2 * temperature)).logsumexp(dim=1)
+        for part in points_Nd.split(_CHUNK)
+    ]
+    return torch.cat(parts) - np.log(len(known_Kd))
+
+
+def _expect(
+    points_Nd: Tensor, known_N: Tensor, new_Md: Tensor, share: float, temperature: float
+) -> tuple[Tensor, float]:
+    """How much each image belongs to each new class, and the log-likelihood of all."""
+    joint_NM = -torch.cdist(points_Nd, new_Md).square() / (2 * temperature)
+    joint_NM += np.log(share / len(new_Md))
+    total_N = torch.logaddexp(known_N + np.log(1 - share), joint_NM.logsumexp(dim=1))
+    return (joint_NM - total_N[:, None]).exp(), float(total_N.sum())
