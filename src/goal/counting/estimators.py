@@ -302,7 +302,7 @@ def _axes(features_ND: Tensor, within_DD: Tensor) -> Tensor:
 
 
 def _with_new(found: Candidates, count: int) -> Partition:
-    """The partition with so many new centres; between two, the largest clusters of the finer one."""
+    """The partition with so many new centres, or the largest clusters of the next finer one."""
     finer = next(part for part in found.partitions if part.num_new >= count)
     if finer.num_new == count:
         return finer
@@ -313,7 +313,7 @@ def _with_new(found: Candidates, count: int) -> Partition:
 
 
 def _grow(
-    points: Tensor, known: Tensor, most: int, rng: torch.Generator, patience: int | None
+    points: Tensor, known: Tensor, most: int, rng: torch.Generator, patience: int | None = None
 ) -> list[Partition]:
     """Partitions with 0 to `most` new centres, each started from the one before."""
     partitions = [_settle(points, known, len(known), steps=0)]

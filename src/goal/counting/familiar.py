@@ -14,7 +14,10 @@ from torch import Tensor
 from goal.numerics.clustering import class_means
 
 FOLDS = 5
-FAR = 0.99  # share of the known classes' own images that lie within the edge
+# Shares of the known classes' own images that lie within each edge. New classes may lie no farther
+# out than known images do at the most, but farther than most of them: in many dimensions the last
+# edge alone would see nothing, and the first alone nothing of a few.
+FAR = (0.5, 0.9, 0.99)
 CHANCE = 0.01  # how often known images alone may pass for something new
 
 _SHRINK = 0.5
@@ -24,9 +27,9 @@ class Edge(NamedTuple):
     """How far known classes reach: tensors only, so it can be stored as is.
 
     Attributes:
-        distance: Within it lie `FAR` of the labelled images that were left out.
-        inside: How many of these there were.
-        beyond: How many lay beyond.
+        distance: Within each lie `FAR` of the labelled images that were left out.
+        inside: How many of these there were, for each.
+        beyond: How many lay beyond each.
     """
 
     distance: Tensor
@@ -51,25 +54,32 @@ def measure_edge(features_ND: Tensor, labels_N: Tensor, count: int) -> Edge:
         centred = features[~out] - means[labels[~out]]
         found.append(distances(features[out], means, centred.T @ centred / len(centred)))
     held = torch.cat(found) if found else features.new_empty(0)
-    edge = torch.quantile(held, FAR) if len(held) else held.new_tensor(0.0)
-    beyond = int((held > edge).sum())
-    return Edge(edge, torch.tensor(len(held) - beyond), torch.tensor(beyond))
+    if not len(held):
+        return Edge(*(torch.zeros(0) for _ in Edge._fields))
+    edge = torch.quantile(held, held.new_tensor(FAR))
+    beyond = (held[:, None] > edge).sum(dim=0)
+    return Edge(edge, len(held) - beyond, beyond)
 
 
 def chance_of_known(features_ND: Tensor, means_KD: Tensor, within_DD: Tensor, edge: Edge) -> float:
-    """Chance of as many images beyond the edge if all are of known classes (Fisher's exact test).
+    """Chance of as many images beyond an edge if all are of known classes.
 
-    0 where stage 0 had too few images to leave any out: then nothing speaks against new classes.
+    Fisher's exact test at each edge, the least chance times the number of edges. 0 where stage 0
+    had too few images to leave any out: then nothing speaks against new classes.
     """
     from scipy.stats import hypergeom
 
-    held = int(edge.inside) + int(edge.beyond)
-    if not held:
-        return 0.0
+    edges = [torch.atleast_1d(part).tolist() for part in edge]
     features, means = features_ND.double().cpu(), means_KD.double().cpu()
-    beyond = int((distances(features, means, within_DD.double().cpu()) > edge.distance).sum())
-    total = beyond + int(edge.beyond)
-    return float(hypergeom.sf(beyond - 1, held + len(features), total, len(features)))
+    away = distances(features, means, within_DD.double().cpu())
+    chances = []
+    for distance, inside, outside in zip(*edges, strict=True):
+        beyond = int((away > distance).sum())
+        total = len(features) + inside + outside
+        chances.append(hypergeom.sf(beyond - 1, total, beyond + outside, len(features)))
+        if not inside + outside:
+            return 0.0
+    return min(1.0, len(chances) * float(min(chances))) if chances else 0.0
 
 
 def distances(features_ND: Tensor, means_KD: Tensor, within_DD: Tensor) -> Tensor:
