@@ -148,7 +148,10 @@ def test_a_chance_direction_is_no_valley() -> None:
 def curve(*distortions: float) -> Candidates:
     points = torch.zeros(10, 2, dtype=torch.float64)
     labels = torch.zeros(10, dtype=torch.int64)
-    parts = [Partition(points, points[:1], 1, labels, value) for value in distortions]
+    parts = [
+        Partition(points, points[: 1 + new], 1, labels, value)
+        for new, value in enumerate(distortions)
+    ]
     return Candidates(parts, gap=4.0, own=1.0)
 
 

@@ -23,24 +23,25 @@ from goal.counting.estimators import (
     measure_known,
     measured,
 )
+from goal.counting.familiar import CHANCE, Edge, chance_of_known, measure_edge
 from goal.numerics.clustering import class_means
 
+SAMPLE = 20_000  # images that are counted in
+
 _BATCH = 512
-_USUAL_MOST = 10
+_PATIENCE = 10  # finer cuts that are tried after the best one
 
 
-def most_new(num_known: int, images: int, free: int | None) -> int:
+def most_new(images: int, free: int | None) -> int:
     """Largest number of new classes that a stage is searched for.
 
-    As many as the estimators were measured with, enough images for each to be a class, and no more
-    than have room.
+    Enough images for each to be a class, and no more than have room.
 
     Args:
-        num_known: Classes known before the stage.
         images: Images of the stage.
         free: Vertices without a class, where the method has any.
     """
-    most = min(max(_USUAL_MOST, num_known // 2), max(1, images // (2 * LEAST)))
+    most = max(1, min(images, SAMPLE) // (2 * LEAST))
     return most if free is None else min(most, free)
 
 
@@ -50,10 +51,12 @@ class Counter:
     Attributes:
         means: Mean features of all classes that have images, (classes, D).
         within_class: How images of labelled classes lie about their means.
+        edge: How far from their means images of labelled classes lie that were left out.
     """
 
     means: Tensor
     within_class: WithinClass
+    edge: Edge
 
     def __init__(self, tail: Tail, seed: int) -> None:
         self._tail = copy.deepcopy(tail).requires_grad_(False).eval()
@@ -61,14 +64,22 @@ class Counter:
 
     def count(self, tokens: TokenSource, index: int, most: int) -> Count:
         """Estimate how many classes, 0 to `most`, are new in the images of stage `index`."""
+        features, within = self._features(tokens), self.within_class
+        chance = chance_of_known(features, self.means, within.within_DD, self.edge)
         rng = stream(self._seed, "estimate", index)
-        found = candidates(self._features(tokens), self.means, self.within_class, most, rng)
-        return measured(found)
+        if len(features) > SAMPLE:
+            features = features[torch.randperm(len(features), generator=rng)[:SAMPLE]]
+        found = measured(candidates(features, self.means, within, most, rng, _PATIENCE))
+        if found.count and chance > CHANCE:
+            return Count(0, found.count, min(1.0, 1 - CHANCE / chance))
+        return found
 
     def note_labelled(self, tokens: TokenSource, labels: Tensor) -> None:
         """Measure the classes of stage 0."""
         count = int(labels.max()) + 1
-        self.means, self.within_class = measure_known(self._features(tokens), labels, count)
+        features = self._features(tokens)
+        self.means, self.within_class = measure_known(features, labels, count)
+        self.edge = measure_edge(features, labels, count)
 
     def note_found(self, tokens: TokenSource, classes: Tensor, num_known: int) -> None:
         """Add the classes of a later stage, as the method assigned its images."""
@@ -85,12 +96,17 @@ class Counter:
             "means": self.means,
             "within": self.within_class.within_DD,
             "gap": self.within_class.gap,
+            "edge": self.edge.distance,
+            "inside": self.edge.inside,
+            "beyond": self.edge.beyond,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
         self.means = state["means"]
         self.within_class = WithinClass(state["within"], state["gap"])
+        nothing = torch.tensor(0)  # of a state of before it was measured
+        self.edge = Edge(*(state.get(key, nothing) for key in ("edge", "inside", "beyond")))
 
     @torch.no_grad()
     def _features(self, tokens: TokenSource) -> Tensor:

@@ -32,6 +32,7 @@ VALLEY = 1.25  # depth between two classes over the depth between the halves of 
 _USUAL_HALVES = 3.2  # depth between the halves of a class, where no known class is large enough
 _LLOYD_STEPS = 20
 _CANDIDATES = 5
+_STEP = 16  # beyond twice as many new centres, a sixteenth of them is added at a time
 
 
 class WithinClass(NamedTuple):
@@ -55,12 +56,17 @@ class Partition(NamedTuple):
     labels_N: Tensor
     distortion: float
 
+    @property
+    def num_new(self) -> int:
+        """New centres."""
+        return len(self.centres_CR) - self.num_known
+
 
 class Candidates(NamedTuple):
     """What estimators choose from.
 
     Attributes:
-        partitions: With 0, 1, 2, ... new centres.
+        partitions: With 0, 1, 2, ... new centres; beyond 32 in steps of a sixteenth.
         gap: See `WithinClass`.
         own: Mean squared distance of known classes' images from their means, in the same space.
     """
@@ -164,7 +170,7 @@ def new_clusters(
     if not len(features_ND):
         return np.empty(0, dtype=np.int64)
     found = candidates(features_ND, known_means_KD, within_class, most, rng)
-    chosen = found.partitions[choose(found)]
+    chosen = _with_new(found, choose(found))
     labels = chosen.labels_N.numpy()
     new = labels >= chosen.num_known
     result = np.full(len(labels), -1)
@@ -178,12 +184,16 @@ def candidates(
     within_class: WithinClass,
     most: int,
     rng: torch.Generator,
+    patience: int | None = None,
 ) -> Candidates:
-    """Cut a stage's images into known classes and 0 to `most` new ones."""
+    """Cut a stage's images into known classes and 0 to `most` new ones.
+
+    With `patience` no finer cuts are made once `bic` has found so many in a row not worth it.
+    """
     features, known = features_ND.double().cpu(), known_means_KD.double().cpu()
     within = within_class.within_DD.double().cpu()
     axes_DR = _axes(features, within)
-    partitions = _grow(features @ axes_DR, known @ axes_DR, min(most, len(features)), rng)
+    partitions = _grow(features @ axes_DR, known @ axes_DR, min(most, len(features)), rng, patience)
     own = float((axes_DR.T @ within @ axes_DR).trace())
     return Candidates(partitions, float(within_class.gap), own)
 
@@ -195,24 +205,27 @@ def silhouette(found: Candidates) -> int:
         several = 1 < len(part.labels_N.unique()) < len(part.labels_N)
         points, labels = part.points_NR.numpy(), part.labels_N.numpy()
         scores.append(float(silhouette_score(points, labels)) if several else -1.0)
-    return int(np.argmax(scores))
+    return found.partitions[int(np.argmax(scores))].num_new
 
 
 def elbow(found: Candidates) -> int:
     """Where the curve of distortions lies farthest below the line between its ends."""
     curve = np.array([part.distortion for part in found.partitions])
-    line = np.linspace(curve[0], curve[-1], len(curve))
-    return int(np.argmax(line - curve))
+    counts = np.array([part.num_new for part in found.partitions])
+    line = np.interp(counts, counts[[0, -1]], curve[[0, -1]])
+    return int(counts[np.argmax(line - curve)])
 
 
 def bic(found: Candidates) -> int:
     """Bayesian information criterion of a mixture of equal balls (as in X-means)."""
-    count, width = found.partitions[0].points_NR.shape
-    costs = [
-        count * width * np.log(max(part.distortion, 1e-300)) + new * (width + 1) * np.log(count)
-        for new, part in enumerate(found.partitions)
-    ]
-    return int(np.argmin(costs))
+    costs = [_bic_cost(part) for part in found.partitions]
+    return found.partitions[int(np.argmin(costs))].num_new
+
+
+def _bic_cost(part: Partition) -> float:
+    count, width = part.points_NR.shape
+    fit = count * width * np.log(max(part.distortion, 1e-300))
+    return float(fit + part.num_new * (width + 1) * np.log(count))
 
 
 def ruler(found: Candidates) -> int:
@@ -231,7 +244,7 @@ def measured(found: Candidates) -> Count:
     finest = bic(found)
     if finest == 0:
         return _sure_of(0, _doubts_of_bic(found))
-    part = found.partitions[finest]
+    part = _with_new(found, finest)
     known = part.centres_CR[: part.num_known]
     kept, far = [], []
     for j, centre in enumerate(part.centres_CR[part.num_known :]):
@@ -292,19 +305,38 @@ def _axes(features_ND: Tensor, within_DD: Tensor) -> Tensor:
     return torch.as_tensor(whitening_DD @ main_DD[:, -AXES:])
 
 
-def _grow(points: Tensor, known: Tensor, most: int, rng: torch.Generator) -> list[Partition]:
+def _with_new(found: Candidates, count: int) -> Partition:
+    """The partition with so many new centres, or the largest clusters of the next finer one."""
+    finer = next(part for part in found.partitions if part.num_new >= count)
+    if finer.num_new == count:
+        return finer
+    sizes = torch.bincount(finer.labels_N, minlength=len(finer.centres_CR))[finer.num_known :]
+    largest = finer.num_known + sizes.argsort(descending=True, stable=True)[:count].sort().values
+    centres = torch.cat([finer.centres_CR[: finer.num_known], finer.centres_CR[largest]])
+    return _settle(finer.points_NR, centres, finer.num_known, _LLOYD_STEPS)
+
+
+def _grow(
+    points: Tensor, known: Tensor, most: int, rng: torch.Generator, patience: int | None = None
+) -> list[Partition]:
     """Partitions with 0 to `most` new centres, each started from the one before."""
     partitions = [_settle(points, known, len(known), steps=0)]
-    for _ in range(most):
+    best = 0  # the partition that `bic` likes best so far
+    while partitions[-1].num_new < most:
         last = partitions[-1]
+        step = min(max(1, last.num_new // _STEP), most - last.num_new)
         distance = torch.cdist(points, last.centres_CR).amin(dim=1).square() + 1e-12
-        seeds = torch.multinomial(distance, _CANDIDATES, replacement=True, generator=rng)
-        trials = [
-            _settle(points, torch.cat([last.centres_CR, points[seed][None]]), len(known), steps=2)
-            for seed in seeds
-        ]
-        best = min(trials, key=lambda trial: trial.distortion)
-        partitions.append(_settle(points, best.centres_CR, len(known), _LLOYD_STEPS))
+        trials = []
+        for _ in range(_CANDIDATES):
+            seeds = torch.multinomial(distance, step, replacement=step == 1, generator=rng)
+            start = torch.cat([last.centres_CR, points[seeds]])
+            trials.append(_settle(points, start, len(known), steps=2))
+        nearest = min(trials, key=lambda trial: trial.distortion)
+        partitions.append(_settle(points, nearest.centres_CR, len(known), _LLOYD_STEPS))
+        if _bic_cost(partitions[-1]) < _bic_cost(partitions[best]):
+            best = len(partitions) - 1
+        if patience is not None and len(partitions) - 1 - best >= patience:
+            break
     return partitions
 
 

@@ -118,7 +118,7 @@ class Learner:
 
     def count_new(self, tokens: TokenSource, index: int) -> Count:
         """Estimate how many classes are new in a stage's images, and how sure that is."""
-        most = most_new(self.method.num_classes, len(tokens), self.free)
+        most = most_new(len(tokens), self.free)
         return by_first(lambda: self.counter.count(tokens, index, most))
 
     def learn(

@@ -6,8 +6,9 @@ import torch
 from scipy.stats import multivariate_normal
 from torch import Tensor
 
-from goal.methods.parts.shape_memory import ShapeMemory
-from goal.methods.parts.whitening import SPHERE, Whitening
+from goal.methods.parts import whitening as whitening_module
+from goal.methods.parts.shape_memory import MOST, ShapeMemory
+from goal.methods.parts.whitening import Whitening, sphere_share
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -32,7 +33,9 @@ def test_the_scatter_within_classes_becomes_round() -> None:
     raw = whitening._reduce(features.float().double())
     inside = torch.cat([raw[labels == k] - raw[labels == k].mean(dim=0) for k in range(3)])
     values = np.linalg.eigvalsh((inside.T @ inside / 300).numpy())
-    expected = np.sort(values / ((1 - SPHERE) * values + SPHERE * values.mean()))
+    sphere = 4 / 304
+    assert sphere_share(300, 4) == sphere
+    expected = np.sort(values / ((1 - sphere) * values + sphere * values.mean()))
     assert np.allclose(eigenvalues, expected, rtol=1e-6)
 
 
@@ -92,3 +95,48 @@ def test_learning_more_leaves_the_known_alone_and_an_empty_class_has_its_place()
     assert torch.equal(memory.means[1], instead[0].double())
     distance = (samples - instead.double()).square().sum(dim=1)
     assert torch.allclose(memory(samples)[:, 1], -distance / 0.9 / 2)
+
+
+def test_a_large_class_is_shaped_by_some_of_its_images_and_centred_by_all() -> None:
+    samples = points(3 * MOST + 7, 6)
+    memory, exact = ShapeMemory(6, 0.2, rank=6), ShapeMemory(6, 0.2, rank=6)
+    memory.learn(samples, torch.ones(len(samples), 1), torch.zeros(1, 6))
+    exact.learn(samples[::4], torch.ones(len(samples[::4]), 1), torch.zeros(1, 6))
+    assert torch.allclose(memory.means[0], samples.mean(dim=0))
+    assert torch.allclose(memory.spreads, exact.spreads, rtol=0.01)
+    full = covariance(samples, torch.ones(len(samples)).double(), samples.mean(dim=0), 1.0)
+    found = (memory.directions[0] * memory.spreads[0]).double() @ memory.directions[0].double().T
+    assert float((found / 0.2 - full).norm() / full.norm()) < 0.1
+
+
+def test_images_that_hardly_belong_change_nothing() -> None:
+    samples = torch.cat([points(30, 6), 100 + points(30, 6, seed=4)])
+    weights = torch.cat([torch.ones(30, 1), torch.full((30, 1), 1e-12)])
+    with_them, without = ShapeMemory(6, 0.2, rank=6), ShapeMemory(6, 0.2, rank=6)
+    with_them.learn(samples, weights, torch.zeros(1, 6))
+    without.learn(samples[:30], weights[:30], torch.zeros(1, 6))
+    assert torch.allclose(with_them.means, without.means, atol=1e-6)
+    assert torch.allclose(with_them.spreads, without.spreads, atol=1e-6)
+
+
+def test_few_images_are_whitened_carefully() -> None:
+    """Held-out images of classes of few images are recognised better than by a bare scatter."""
+    rng = seeded(3)
+    centres = torch.randn(10, 60, generator=rng)
+    labels = torch.arange(10).repeat_interleave(8)
+    spread = torch.linspace(1.5, 2.5, 60)
+    train = centres[labels] + spread * torch.randn(80, 60, generator=rng)
+    test = centres[labels] + spread * torch.randn(80, 60, generator=rng)
+
+    def right(sphere: float | None, monkey: pytest.MonkeyPatch) -> float:
+        if sphere is not None:
+            monkey.setattr(whitening_module, "sphere_share", lambda images, dimensions: sphere)
+        space = Whitening(60)
+        space.fit(train, labels, 10)
+        known = torch.stack([space(train)[labels == k].mean(dim=0) for k in range(10)])
+        return float((torch.cdist(space(test), known).argmin(dim=1) == labels).float().mean())
+
+    with pytest.MonkeyPatch.context() as monkey:
+        careful = right(None, monkey)
+        bare = right(0.02, monkey)
+    assert careful > bare + 0.05

@@ -5,7 +5,8 @@ In a whitened space class c is a Gaussian around its mean with the covariance
     A_c = (1 - s) I + s S_c,    S_c its sample covariance, scaled to the trace of I
 
 so all classes have the same size and mostly the same shape. Of S_c the largest `rank` directions
-are kept: as many as matter, for a class has fewer samples than dimensions.
+are kept: as many as matter, for a class has fewer samples than dimensions. The mean is that of all
+its images, the shape that of at most `MOST` of them: a shape needs no more, and costs the most.
 
 Shapes: N images, K classes, d dimensions, r rank.
 """
@@ -13,7 +14,10 @@ Shapes: N images, K classes, d dimensions, r rank.
 import torch
 from torch import Tensor, nn
 
+MOST = 1024  # images of a class that its shape is taken from
+
 _CHUNK = 1024
+_NONE = 1e-4  # below it an image's weight, over the largest in its class, counts as none
 
 
 class ShapeMemory(nn.Module):
@@ -38,28 +42,33 @@ class ShapeMemory(nn.Module):
 
         A class without images takes its row of `instead_Kd` as its mean, and no shape.
         """
-        for weights, instead in zip(shares_NK.T.double(), instead_Kd.double(), strict=True):
-            total = weights.sum()
-            found = bool(total > 1e-3)
-            mean = weights @ points_Nd / total if found else instead
-            directions, spreads = self._shape(points_Nd - mean, weights)
-            self.means = torch.cat([self.means, mean[None]])
-            self.directions = torch.cat([self.directions, directions[None]])
-            self.spreads = torch.cat([self.spreads, spreads[None] * found])
+        totals_K = shares_NK.sum(dim=0, dtype=torch.float64)
+        sums_Kd = (shares_NK.T.to(points_Nd.dtype) @ points_Nd).double()
+        found_K1 = (totals_K > 1e-3)[:, None]
+        means_Kd = sums_Kd / totals_K.clamp_min(1e-12)[:, None]
+        means_Kd = torch.where(found_K1, means_Kd, instead_Kd.to(means_Kd))
+        self.means = torch.cat([self.means, means_Kd])
+        shapes = [
+            self._shape(points_Nd, weights_N, mean_d)
+            for weights_N, mean_d in zip(shares_NK.T, means_Kd, strict=True)
+        ]
+        if shapes:
+            directions, spreads = map(torch.stack, zip(*shapes, strict=True))
+            self.directions = torch.cat([self.directions, directions])
+            self.spreads = torch.cat([self.spreads, spreads * found_K1])
 
-    def _shape(self, away_Nd: Tensor, weights_N: Tensor) -> tuple[Tensor, Tensor]:
+    def _shape(self, points_Nd: Tensor, weights_N: Tensor, mean_d: Tensor) -> tuple[Tensor, Tensor]:
         """Largest principal directions of weighted samples and s times the variances there."""
         dimensions, rank = self.directions.shape[1:]
-        _, singular, right = torch.linalg.svd(
-            away_Nd * weights_N.sqrt()[:, None], full_matrices=False
-        )
-        variances = singular.square()
-        variances = variances * dimensions / variances.sum().clamp_min(1e-12)
-        kept = min(rank, len(variances))
+        members = (weights_N > _NONE * weights_N.amax()).nonzero()[:, 0]
+        members = members[:: -(-len(members) // MOST) or 1]
+        away = (points_Nd[members].double() - mean_d) * weights_N[members].double().sqrt()[:, None]
+        right_dr, variances = _principal(away, rank)
+        variances = variances * dimensions / away.square().sum().clamp_min(1e-12)
         directions = self.directions.new_zeros(dimensions, rank)
-        directions[:, :kept] = right[:kept].T.to(directions)
+        directions[:, : len(variances)] = right_dr.to(directions)
         spreads = self.spreads.new_zeros(rank)
-        spreads[:kept] = self.share * variances[:kept]
+        spreads[: len(variances)] = self.share * variances
         return directions, spreads
 
     def forward(self, points_Nd: Tensor) -> Tensor:
@@ -78,3 +87,18 @@ class ShapeMemory(nn.Module):
         explained = (along_NKr.square() * (self.spreads / (rest + self.spreads))).sum(dim=2)
         volume = torch.log1p(self.spreads / rest).sum(dim=1)
         return -((squared_NK - explained) / rest + volume) / 2
+
+
+def _principal(away_nd: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """Largest principal directions, (d, r), and their sums of squares, from the smaller square."""
+    count, dimensions = away_nd.shape
+    wide = count < dimensions
+    square = away_nd @ away_nd.T if wide else away_nd.T @ away_nd
+    values, vectors = torch.linalg.eigh(square)
+    kept = min(rank, len(values))
+    values, vectors = values[-kept:].flip(0).clamp_min(0), vectors[:, -kept:].flip(1)
+    if wide:
+        # A direction without variance has no use: its place stays zero instead of noise.
+        real = values > 1e-10 * values[:1]
+        vectors = away_nd.T @ (vectors * torch.where(real, values, 1).rsqrt()) * real
+    return vectors, values

@@ -3,6 +3,9 @@
 Fitted on labelled features once and fixed. In it the nearest class mean is the best guess if all
 classes share one shape, and the distance to a mean has the same unit in every direction.
 
+A scatter in d directions is not known from few images: it looks flat where it only was not seen.
+So a sphere of the same size counts as d images beside the N labelled ones, a share of d / (d + N).
+
 Shapes: N images, D features, d directions.
 """
 
@@ -12,7 +15,12 @@ from torch import Tensor, nn
 
 from goal.numerics.clustering import class_means
 
-SPHERE = 0.1  # share of a sphere in the scatter: invertible, however few the samples
+_CHUNK = 8192
+
+
+def sphere_share(images: int, dimensions: int) -> float:
+    """Share of a sphere in the scatter of so many images along so many directions."""
+    return dimensions / (dimensions + images)
 
 
 class Whitening(nn.Module):
@@ -43,16 +51,20 @@ class Whitening(nn.Module):
 
     def fit(self, features_ND: Tensor, classes_N: Tensor, count: int) -> None:
         """Take the directions of largest variance, then the scatter within classes along them."""
-        features = features_ND.double()
-        dimensions = max(1, min(self.dimensions, len(features) - 1, features.shape[1]))
-        self.centre = features.mean(dim=0)
-        away = features - self.centre
-        axes = torch.linalg.eigh(away.T @ away).eigenvectors
+        dimensions = max(1, min(self.dimensions, len(features_ND) - 1, features_ND.shape[1]))
+        self.centre = features_ND.mean(dim=0, dtype=torch.float64)
+        total = sum(_moment(part.double() - self.centre) for part in features_ND.split(_CHUNK))
+        axes = torch.linalg.eigh(total).eigenvectors
         self.axes = axes[:, -dimensions:].flip(1)
-        points = self._reduce(features)
+        points = torch.cat([self._reduce(part.double()) for part in features_ND.split(_CHUNK)])
         within = points - class_means(points, classes_N, count)[classes_N]
-        scatter = within.T @ within / len(within)
+        scatter = _moment(within) / len(within)
         size = scatter.diagonal().mean().clamp_min(1e-8)
         round_ = size * torch.eye(dimensions).to(scatter)
-        values, vectors = torch.linalg.eigh((1 - SPHERE) * scatter + SPHERE * round_)
+        sphere = sphere_share(len(within), dimensions)
+        values, vectors = torch.linalg.eigh((1 - sphere) * scatter + sphere * round_)
         self.whitener = vectors / values.sqrt()
+
+
+def _moment(away_ND: Tensor) -> Tensor:
+    return away_ND.T @ away_ND
