@@ -70,7 +70,9 @@ class Counter:
         if len(features) > SAMPLE:
             features = features[torch.randperm(len(features), generator=rng)[:SAMPLE]]
         found = measured(candidates(features, self.means, within, most, rng, _PATIENCE))
-        if found.count and chance > CHANCE:
+        # Only a single class may be the outskirts of known ones. Several never were, while the
+        # nearest of many means is near to everything, and then the test sees nothing at all.
+        if found.count == 1 and chance > CHANCE:
             return Count(0, found.count, min(1.0, 1 - CHANCE / chance))
         return found
 

@@ -84,7 +84,8 @@ def chance_of_known(features_ND: Tensor, means_KD: Tensor, within_DD: Tensor, ed
 
 def distances(features_ND: Tensor, means_KD: Tensor, within_DD: Tensor) -> Tensor:
     """Distance to the nearest mean, in deviations of images about their class mean, (N,)."""
-    ball = within_DD.trace() / len(within_DD) * torch.eye(len(within_DD), dtype=torch.float64)
-    root_DD = torch.linalg.cholesky((1 - _SHRINK) * within_DD + _SHRINK * ball + 1e-12 * ball)
+    size = (within_DD.trace() / len(within_DD)).clamp_min(1e-8)  # more than images all alike have
+    ball = size * torch.eye(len(within_DD), dtype=torch.float64)
+    root_DD = torch.linalg.cholesky((1 - _SHRINK) * within_DD + _SHRINK * ball)
     whiten_DD = torch.linalg.inv(root_DD).T
     return torch.cdist(features_ND @ whiten_DD, means_KD @ whiten_DD).amin(dim=1)

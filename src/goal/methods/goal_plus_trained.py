@@ -111,16 +111,18 @@ class TrainedGoalPlus(AlignedBase):
     @classmethod
     def carried_over(cls, state: dict[str, Tensor]) -> dict[str, Tensor]:
         """States of version 0.1, when the memory's parts lay in the method itself."""
-        if "memory.labelled" in state:
+        if "memory.wary" in state:
             return state
         renamed = {_renamed(name): tensor for name, tensor in state.items()}
-        labelled = len(state["classifier.weight"]) if len(state["memory.means"]) else 0
-        return {**renamed, "memory.labelled": torch.tensor(labelled)}
+        wary = torch.full((len(state["memory.means"]),), _FORMER_CAUTION, dtype=torch.float64)
+        wary[: len(state["classifier.weight"])] = 0
+        return {**renamed, "memory.wary": wary}
 
     def weights(self) -> None:
         """None: Gaussians have no weight vectors."""
 
 
+_FORMER_CAUTION = 0.16  # against every discovered class alike
 _FORMERLY = {
     "memory.": "memory.shapes.",
     "looking.": "memory.looking.",

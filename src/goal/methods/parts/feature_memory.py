@@ -20,7 +20,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from goal.common.section import Section
-from goal.methods.parts.discovery import Found, discover
+from goal.methods.parts.discovery import Found, discover, wariness
 from goal.methods.parts.shape_memory import ShapeMemory
 from goal.methods.parts.whitening import Whitening
 
@@ -41,8 +41,8 @@ class FeatureMemorySettings(Section):
         temperature: Softness of EM's assignments.
         parts: Largest number of parts in the mixtures that split novel from known images.
         restarts: Starts of k-means per split.
-        caution: Log-odds taken off discovered classes in the softened scores; they were learned
-            from guesses.
+        caution: Log-odds, times its images, taken off a discovered class in the softened scores:
+            it was learned from guesses, and the fewer, the worse (`discovery.wariness`).
     """
 
     unit_length: bool = True
@@ -54,14 +54,14 @@ class FeatureMemorySettings(Section):
     temperature: float = Field(default=4.0, gt=0)
     parts: int = Field(default=4, ge=2)
     restarts: int = Field(default=20, gt=0)
-    caution: float = Field(default=0.16, ge=0)
+    caution: float = Field(default=18.0, ge=0)
 
 
 class FeatureMemory(nn.Module):
     """Classes in whitened spaces; grows by classes, never changes one."""
 
     known: Tensor  # means of all classes where new ones are looked for, (K, d)
-    labelled: Tensor  # how many of them came with labels
+    wary: Tensor  # log-odds held against each of them, 0 for labelled ones, (K,)
 
     def __init__(self, settings: FeatureMemorySettings, spaces: int) -> None:
         """Make an empty memory for images that have so many features."""
@@ -72,7 +72,7 @@ class FeatureMemory(nn.Module):
         self.deciding = nn.ModuleList(Whitening(size, s.unit_length) for size in sizes)
         self.shapes = ShapeMemory(0, s.shape, s.shape_rank)
         self.register_buffer("known", torch.zeros(0, 0, dtype=torch.float64))
-        self.register_buffer("labelled", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("wary", torch.zeros(0, dtype=torch.float64))
 
     def __len__(self) -> int:
         return len(self.shapes)
@@ -86,7 +86,7 @@ class FeatureMemory(nn.Module):
         s = self.settings
         self.shapes = ShapeMemory(width, s.shape, min(s.shape_rank, width)).to(labels_N.device)
         self.known = self.known.new_zeros(0, self.looking.axes.shape[1])
-        self.labelled = torch.tensor(count, device=labels_N.device)
+        self.wary = self.wary.new_zeros(0)
         self.learn(features, F.one_hot(labels_N, count).double())
 
     def discover(self, features: Features, count: int, rng: torch.Generator) -> Found:
@@ -102,12 +102,13 @@ class FeatureMemory(nn.Module):
             rng=rng,
         )
         self.learn(features, found.shares_NM, found.means_Md)
+        self.wary[-count:] = wariness(found.shares_NM.sum(dim=0), s.caution)
         return found
 
     def learn(
         self, features: Features, shares_NM: Tensor, looking_Md: Tensor | None = None
     ) -> None:
-        """Remember M classes, to which image n belongs with weight ``shares_NM[n, m]``.
+        """Remember M classes, for certain, to which image n belongs with weight ``shares_NM[n, m]``.
 
         `looking_Md` are their means where they were found; by default their images' means.
         """
@@ -115,6 +116,7 @@ class FeatureMemory(nn.Module):
             total = shares_NM.sum(dim=0).clamp_min(1e-12)[:, None]
             looking_Md = shares_NM.T @ self.looking(features[0]) / total
         self.known = torch.cat([self.known, looking_Md])
+        self.wary = torch.cat([self.wary, self.wary.new_zeros(len(looking_Md))])
         points = self._points(features)
         self.shapes.learn(points, shares_NM, points.mean(dim=0).expand(len(looking_Md), -1))
 
@@ -124,8 +126,7 @@ class FeatureMemory(nn.Module):
         # Densities in many dimensions are far too sure of themselves: as soft as those of EM.
         softness = self.settings.temperature * points.shape[1] / self.known.shape[1]
         scores: Tensor = self.shapes(points) / softness
-        scores[:, int(self.labelled) :] -= self.settings.caution
-        return scores
+        return scores - self.wary
 
     def _spaces(self) -> list[Whitening]:
         """The spaces that decide."""
