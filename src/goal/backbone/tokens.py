@@ -68,6 +68,34 @@ class TokenSource(Protocol):
         """
 
 
+class SomeTokens:
+    """Some images of a source, in the order of the given positions."""
+
+    def __init__(self, source: TokenSource, positions: Tensor) -> None:
+        self._source = source
+        self._positions = positions
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def clean(self, positions: Tensor) -> Tokens:
+        """Tokens of the clean view."""
+        return self._source.clean(self._positions[positions])
+
+    def pair(
+        self, positions: Tensor, rng: torch.Generator, mine: Tensor | None = None
+    ) -> tuple[Tokens, Tokens]:
+        """Tokens of two different augmented views of each image."""
+        return self._source.pair(self._positions[positions], rng, mine)
+
+
+def drawn(source: TokenSource, most: int, rng: torch.Generator) -> Tensor:
+    """Positions of at most so many images, drawn at random, ascending; all if there are fewer."""
+    if len(source) <= most:
+        return torch.arange(len(source))
+    return torch.randperm(len(source), generator=rng)[:most].sort().values
+
+
 @runtime_checkable
 class RepeatingSource(TokenSource, Protocol):
     """Tokens whose augmented views come from a fixed set, so that work on them can be kept."""

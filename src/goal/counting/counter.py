@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from goal.backbone.tail import Tail
-from goal.backbone.tokens import TokenSource, device_of
+from goal.backbone.tokens import SomeTokens, TokenSource, device_of, drawn
 from goal.common.seeding import stream
 from goal.counting.estimators import (
     LEAST,
@@ -27,6 +27,7 @@ from goal.counting.familiar import CHANCE, Edge, chance_of_known, measure_edge
 from goal.numerics.clustering import class_means
 
 SAMPLE = 20_000  # images that are counted in
+NOTED = 100_000  # labelled images that classes are measured in
 
 _BATCH = 512
 _PATIENCE = 10  # finer cuts that are tried after the best one
@@ -64,11 +65,10 @@ class Counter:
 
     def count(self, tokens: TokenSource, index: int, most: int) -> Count:
         """Estimate how many classes, 0 to `most`, are new in the images of stage `index`."""
-        features, within = self._features(tokens), self.within_class
-        chance = chance_of_known(features, self.means, within.within_DD, self.edge)
         rng = stream(self._seed, "estimate", index)
-        if len(features) > SAMPLE:
-            features = features[torch.randperm(len(features), generator=rng)[:SAMPLE]]
+        some = SomeTokens(tokens, drawn(tokens, SAMPLE, rng))
+        features, within = self._features(some), self.within_class
+        chance = chance_of_known(features, self.means, within.within_DD, self.edge)
         found = measured(candidates(features, self.means, within, most, rng, _PATIENCE))
         # Only a single class may be the outskirts of known ones. Several never were, while the
         # nearest of many means is near to everything, and then the test sees nothing at all.
@@ -79,7 +79,8 @@ class Counter:
     def note_labelled(self, tokens: TokenSource, labels: Tensor) -> None:
         """Measure the classes of stage 0."""
         count = int(labels.max()) + 1
-        features = self._features(tokens)
+        chosen = drawn(tokens, NOTED, stream(self._seed, "measure"))
+        features, labels = self._features(SomeTokens(tokens, chosen)), labels[chosen]
         self.means, self.within_class = measure_known(features, labels, count)
         self.edge = measure_edge(features, labels, count)
 

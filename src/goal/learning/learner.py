@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from goal.backbone.tail import Tail
-from goal.backbone.tokens import Tokens, TokenSource
+from goal.backbone.tokens import SomeTokens, Tokens, TokenSource, drawn
 from goal.backbone.trunk import Backbone
 from goal.bank.bank import TokenBank
 from goal.common.arrays import IntArray
@@ -31,6 +31,7 @@ from goal.numerics.simplex import UNOWNED, VertexLedger
 from goal.settings.settings import Settings
 
 _LEAST_ROOM = 128
+_NOTED = 100_000  # images that the means of new classes are taken from
 
 
 def room_for(settings: Settings, base_classes: int) -> int:
@@ -192,9 +193,10 @@ class Learner:
         if isinstance(stage, LabelledStage):
             self.counter.note_labelled(stage.tokens, stage.labels)
         else:
-            outputs = infer_all(self.method, stage.tokens)
-            classes = self.method.class_scores(outputs).argmax(dim=1)
-            self.counter.note_found(stage.tokens, classes, stage.num_known)
+            rng = stream(self.settings.seed, "note", stage.index)
+            some = SomeTokens(stage.tokens, drawn(stage.tokens, _NOTED, rng))
+            classes = self.method.class_scores(infer_all(self.method, some)).argmax(dim=1)
+            self.counter.note_found(some, classes, stage.num_known)
         agree([self.counter.means])
 
     def restore(self, state: dict[str, Tensor]) -> None:

@@ -29,13 +29,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from goal.backbone.tail import Tail
-from goal.backbone.tokens import Tokens
-from goal.methods.base import LabelledStage, Method, MethodSettings, Outputs, Stage, infer_all
+from goal.backbone.tokens import Tokens, TokenSource, device_of, drawn
+from goal.methods.base import LabelledStage, Method, MethodSettings, Outputs, Stage
 from goal.methods.goal_plus_trained import TrainedGoalPlus
 from goal.methods.parts.feature_memory import FeatureMemory
 from goal.methods.parts.goal_plus_settings import GoalPlusSettings
 from goal.methods.parts.vertex_ridge import VertexRidge
 from goal.numerics.simplex import VertexLedger
+
+LEARNED = (
+    100_000  # images that a stage's classes are learned from; more change nothing (benchmarks)
+)
+_BATCH = 4096
 
 
 class GoalPlus(Method):
@@ -80,24 +85,35 @@ class GoalPlus(Method):
 
     def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Fit the spaces and remember base classes, or discover new ones and remember them."""
-        features = infer_all(self, stage.tokens).features
         if isinstance(stage, LabelledStage):
-            labels = stage.labels.to(features.device)
+            chosen = _some_of_each(stage.labels, LEARNED)
+            features = self._features(stage.tokens, chosen)
+            labels = stage.labels[chosen].to(features.device)
             if self.ridge:
                 self.ridge.fit(features, labels, stage.num_new)
             self.memory.fit(self._all(features), labels, stage.num_new)
             return
+        features = self._features(stage.tokens, drawn(stage.tokens, LEARNED, rng))
         found = self.memory.discover(self._all(features), stage.num_new, rng)
         if self.ridge:
             classes = found.shares_NM.argmax(dim=1)
             self.ridge.claim(features, classes, stage.num_known, stage.num_new)
 
     @torch.no_grad()
+    def _features(self, tokens: TokenSource, positions: Tensor) -> Tensor:
+        """Frozen features of some images."""
+        device = device_of(self)
+        parts = [self._unit(tokens.clean(part).to(device)) for part in positions.split(_BATCH)]
+        return torch.cat(parts)
+
+    def _unit(self, tokens: Tokens) -> Tensor:
+        features = self.tail(tokens)
+        return F.normalize(features, dim=1) if self.settings.unit_length else features
+
+    @torch.no_grad()
     def infer(self, tokens: Tokens) -> Outputs:
         """Unit features, their place among the vertices if there are any, and scores."""
-        features = self.tail(tokens)
-        if self.settings.unit_length:
-            features = F.normalize(features, dim=1)
+        features = self._unit(tokens)
         embeddings = self.ridge(features) if self.ridge and len(self.memory) else None
         if not len(self.memory):
             return Outputs(features, None, embeddings)
@@ -111,3 +127,15 @@ class GoalPlus(Method):
     def _all(self, features: Tensor) -> Sequence[Tensor]:
         """What decides: the pretrained feature, and the aligned one if there is any."""
         return [features, self.ridge(features)] if self.ridge else [features]
+
+
+def _some_of_each(labels_N: Tensor, most: int) -> Tensor:
+    """Positions of at most `most` images, evenly taken from each class; all if there are fewer."""
+    if len(labels_N) <= most:
+        return torch.arange(len(labels_N))
+    each = max(1, most // int(labels_N.max() + 1))
+    order = labels_N.argsort(stable=True)
+    counts = torch.bincount(labels_N)
+    first = torch.repeat_interleave(counts.cumsum(0) - counts, counts)
+    step = torch.repeat_interleave(-(-counts // each), counts)
+    return order[(torch.arange(len(order)) - first) % step == 0].sort().values

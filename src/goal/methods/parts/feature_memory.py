@@ -108,7 +108,7 @@ class FeatureMemory(nn.Module):
     def learn(
         self, features: Features, shares_NM: Tensor, looking_Md: Tensor | None = None
     ) -> None:
-        """Remember M classes, for certain, to which image n belongs with weight ``shares_NM[n, m]``.
+        """Remember M classes, to which image n belongs with weight ``shares_NM[n, m]``.
 
         `looking_Md` are their means where they were found; by default their images' means.
         """
