@@ -11,7 +11,7 @@ from goal.backbone.tokens import Tokens
 from goal.common.errors import GoalError
 from goal.common.progress import Reporter
 from goal.learning.trainer import StageTrainer, onto
-from goal.methods.base import Method
+from goal.methods.base import Batch, Method
 from goal.methods.registry import METHODS
 from goal.settings.training import TrainingSettings
 from goal.testing.planted import PlantedTokens, base_stage, next_stage, small_method
@@ -80,3 +80,31 @@ def test_tokens_move_to_a_device() -> None:
     moved = onto(tokens, torch.device("cpu"))
     for ours, theirs in ((moved.normalised, tokens.normalised), (moved.cls, tokens.cls)):
         assert isinstance(ours, Tensor) and torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "expected"),
+    [
+        ("simgcd", 10, [10, 10, 10]),  # 36 images: the last six wait for another epoch
+        ("happy", 10, [10, 10, 10]),
+        ("simgcd", 18, [18, 18]),
+        ("simgcd", 50, [36]),  # there is no other batch
+        ("vanilla_gcd", 10, [10, 10, 10, 6]),
+    ],
+)
+def test_some_methods_take_full_batches_only(
+    name: str, size: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, stage, seen = small_method(name), base_stage(epochs=1), []
+    rng = torch.Generator().manual_seed(0)
+    method.begin_stage(stage, rng)
+    losses = method.losses
+
+    def watch(batch: Batch, rng: torch.Generator) -> dict[str, Tensor]:
+        seen.append(len(batch))
+        return losses(batch, rng)
+
+    monkeypatch.setattr(method, "losses", watch)
+    training = TrainingSettings(base_lr=0.01, batch_size=size)
+    StageTrainer(method, stage, training, rng).run(lambda _: None, Reporter())
+    assert seen == expected

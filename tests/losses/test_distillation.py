@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import rel_entr, softmax
 from torch import Tensor
 
-from goal.losses.distillation import logit_distillation
+from goal.losses.distillation import batch_distillation, logit_distillation
 
 
 def logits(batch: int, classes: int, seed: int) -> Tensor:
@@ -53,3 +53,30 @@ def test_certain_predictions_stay_finite() -> None:
     value = logit_distillation(own, -own.detach(), 2.0)
     assert value.item() == pytest.approx(4 * 1e4, rel=1e-6)
     assert bool(torch.autograd.grad(value, own)[0].isfinite().all())
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 6), st.integers(2, 6), st.integers(0, 99))
+def test_batch_distillation_is_the_distance_of_two_long_vectors(
+    batch: int, width: int, seed: int
+) -> None:
+    own, previous = logits(batch, width, seed), logits(batch, width, seed + 100)
+    ones, others = own.flatten().tolist(), previous.flatten().tolist()
+    lengths = math.hypot(*ones), math.hypot(*others)
+    apart = [a / lengths[0] - b / lengths[1] for a, b in zip(ones, others, strict=True)]
+    value = batch_distillation(own, previous).item()
+    assert value == pytest.approx(math.hypot(*apart), rel=1e-9)
+
+
+def test_batch_distillation_pulls_as_hard_when_near_and_is_flat_where_equal() -> None:
+    previous = torch.eye(3, dtype=torch.float64)
+    sizes = []
+    for step in (1e-1, 1e-4):
+        own = (previous + step * previous.roll(1, 0)).requires_grad_()
+        batch_distillation(own, previous).backward()
+        assert own.grad is not None
+        sizes.append(own.grad.norm().item())
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.02)  # a squared distance would fade
+    same = previous.clone().requires_grad_()
+    batch_distillation(same, previous).backward()
+    assert same.grad is not None and same.grad.abs().max() == 0

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from goal.losses.pairwise import consistency, pairwise_bce, ramp_up, rank_statistics
+from goal.losses.pairwise import alike_by_cosine, consistency, pairwise_bce, ramp_up
 
 
 def predictions(batch: int, classes: int, seed: int) -> Tensor:
@@ -17,28 +17,25 @@ def predictions(batch: int, classes: int, seed: int) -> Tensor:
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.integers(1, 7), st.integers(1, 6), st.integers(1, 8), st.integers(0, 99))
-def test_rank_statistics_are_the_loop(batch: int, width: int, top: int, seed: int) -> None:
+@given(st.integers(1, 7), st.integers(1, 6), st.floats(-0.9, 0.9), st.integers(0, 99))
+def test_alike_by_cosine_is_the_loop(batch: int, width: int, threshold: float, seed: int) -> None:
     rng = torch.Generator().manual_seed(seed)
-    features = torch.randn(batch, width, generator=rng)
-    largest = [
-        set(sorted(range(width), key=lambda d: row[d], reverse=True)[:top])
-        for row in features.tolist()
-    ]
-    expected = [[float(one == other) for other in largest] for one in largest]
-    assert rank_statistics(features, top).tolist() == expected
-    assert rank_statistics(3 * features, top).tolist() == expected  # lengths do not matter
+    features = torch.randn(batch, width, generator=rng, dtype=torch.float64)
+    expected = []
+    for one in features.tolist():
+        row = []
+        for other in features.tolist():
+            dot = math.fsum(a * b for a, b in zip(one, other, strict=True))
+            row.append(float(dot / math.hypot(*one) / math.hypot(*other) >= threshold))
+        expected.append(row)
+    assert alike_by_cosine(features, threshold).tolist() == expected
+    assert alike_by_cosine(3 * features, threshold).tolist() == expected  # lengths do not matter
 
 
-def test_rank_statistics_of_a_hand_made_batch() -> None:
-    features = torch.tensor([[3.0, 2.0, 1.0], [2.0, 3.0, -9.0], [0.0, 1.0, 2.0]])
-    # Top two: {0, 1}, {1, 0} in another order, {2, 1}; a large negative value does not count.
-    alike = rank_statistics(features, 2)
-    assert alike.tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
-
-
-def test_rank_statistics_send_no_gradient() -> None:
-    assert not rank_statistics(torch.randn(3, 4, requires_grad=True), 2).requires_grad
+def test_an_image_is_like_itself_whatever_rounding_does() -> None:
+    features = torch.randn(50, 7, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(alike_by_cosine(features, 1.0), torch.eye(50))
+    assert not alike_by_cosine(features.requires_grad_(), 0.5).requires_grad
 
 
 @settings(deadline=None, max_examples=40)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from goal.backbone.tokens import Tokens
 from goal.learning.shared_base import base_settings
-from goal.methods.base import Stage, infer_all
+from goal.methods.base import Batch, Stage, infer_all
 from goal.methods.promptccd import PromptCCD, PromptCCDSettings, PromptPool
 from goal.methods.vanilla_gcd import VanillaGCD
 from goal.testing.planted import CLASSES, SMALL, base_stage, next_stage, small_tail
@@ -106,9 +106,10 @@ def test_prompts_are_layer_normalised_means_behind_the_tokens(
         return tail(given)
 
     monkeypatch.setattr(method.tail, "forward", watched)
+    batch = Batch(tokens, tokens, torch.arange(4))
     with torch.no_grad():
-        outputs = method.infer(tokens)
-    plain, prompted = seen
+        embeddings = method.embed(batch)[0]
+    plain, prompted = (Tokens(each.normalised[:4], each.cls[:4]) for each in seen)
     assert torch.equal(plain.normalised, tokens.normalised)
     assert torch.equal(prompted.normalised[:, :4], tokens.normalised)
     assert torch.equal(prompted.cls, tokens.cls)
@@ -119,8 +120,18 @@ def test_prompts_are_layer_normalised_means_behind_the_tokens(
             centred = mean - mean.mean(dim=1, keepdim=True)
             expected = centred / (centred.square().mean(dim=1, keepdim=True) + 1e-5).sqrt()
             torch.testing.assert_close(added, expected)
-        torch.testing.assert_close(outputs.features, F.normalize(tail(prompted), dim=1))
-    assert not torch.allclose(outputs.features, queries, atol=1e-3)
+        expected = F.normalize(method.projector(tail(prompted)), dim=1)
+        torch.testing.assert_close(embeddings, expected)
+    assert not torch.allclose(F.normalize(tail(prompted), dim=1), queries, atol=1e-3)
+
+
+def test_evaluation_is_without_prompts() -> None:
+    method, tokens = make(), TEST.clean(torch.arange(4))
+    learn(method, base_stage())
+    assert len(method.pool)
+    with torch.no_grad():
+        expected = F.normalize(method.tail(tokens), dim=1)
+        torch.testing.assert_close(method.infer(tokens).features, expected)
 
 
 def test_without_a_pool_it_is_vanilla_gcd() -> None:

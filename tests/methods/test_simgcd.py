@@ -163,7 +163,7 @@ def test_new_heads_are_random_and_do_not_look_at_the_images() -> None:
         method.begin_stage(next_stage(counts), seeded(3))
         heads.append(method.classifier.weight.detach()[3:])
     assert torch.equal(heads[0], heads[1])
-    torch.testing.assert_close(heads[0].norm(dim=1), torch.ones(2))
+    torch.testing.assert_close(heads[0].norm(dim=1), torch.full((2,), 3**-0.5))
     torch.testing.assert_close(method.weights(), method.classifier.weight.detach())
 
 
@@ -223,7 +223,7 @@ def test_the_previous_model_is_state_and_follows_stage_after_stage() -> None:
 def test_lwf_holds_known_scores_where_simgcd_lets_them_go() -> None:
     moved = []
     for kind, extra in ((SimGCD, {}), (SimGCDPlus, {"lwf_weight": 10.0})):
-        method = make(kind, **extra)
+        method = make(kind, head_length=1.0, **extra)  # a high rate, so slow heads
         learn(method, base_stage(epochs=10))
         tokens = base_stage().tokens
         before = infer_all(method, tokens).scores
@@ -232,3 +232,45 @@ def test_lwf_holds_known_scores_where_simgcd_lets_them_go() -> None:
         assert before is not None and after is not None
         moved.append((after[:, :3] - before).abs().mean().item())
     assert moved[1] < moved[0]
+
+
+# -- as in the public code -----------------------------------------------------------------------
+
+
+def test_heads_start_at_the_length_of_a_linear_layers_rows_and_turn_faster_for_it() -> None:
+    usual = torch.nn.Linear(768, 50, bias=False).weight.norm(dim=1).mean().item()
+    method, long = make(), make(head_length=1.0)
+    turned = []
+    for each in (method, long):
+        each.begin_stage(base_stage(), seeded())
+        expected = usual if each is method else 1.0
+        lengths = each.classifier.weight.detach().norm(dim=1)
+        np.testing.assert_allclose(lengths, expected, rtol=0.02)
+        scores = each.infer(base_stage().tokens.clean(torch.arange(6))).scores
+        assert scores is not None
+        each.cross_entropy(scores, torch.arange(6) % 3).backward()
+        before = F.normalize(each.classifier.weight.detach(), dim=1)
+        stepped = F.normalize(each.classifier.weight - 1e-3 * each.classifier.weight.grad, dim=1)
+        turned.append((stepped.detach() - before).norm().item())
+    assert turned[0] == pytest.approx(3 * turned[1], rel=0.02)
+    method = make()
+    learn(method, base_stage())
+    method.begin_stage(next_stage(), seeded())
+    np.testing.assert_allclose(
+        method.classifier.weight.detach()[3:].norm(dim=1), 3**-0.5, rtol=1e-6
+    )
+
+
+def test_every_stage_has_a_new_projector_and_keeps_known_heads() -> None:
+    method = make()
+    learn(method, base_stage())
+    projector = [weight.detach().clone() for weight in method.projector.parameters()]
+    heads, clean = method.classifier.weight.detach().clone(), base_stage().tokens
+    before = infer_all(method, clean).scores
+    method.begin_stage(next_stage(), seeded())
+    for old, new in zip(projector, method.projector.parameters(), strict=True):
+        assert not torch.equal(old, new)
+    assert torch.equal(method.classifier.weight[:3], heads)
+    after = infer_all(method, clean).scores
+    assert before is not None and after is not None
+    torch.testing.assert_close(after[:, :3], before)

@@ -132,6 +132,7 @@ def crowded(**overrides: Any) -> tuple[VBCGCD, Tensor, Tensor]:
     method = make(**overrides)
     centres = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0]]).double()
     method.within = 0.09 * torch.eye(2, dtype=torch.float64)
+    method.centre, method.axes = torch.zeros(2).double(), torch.eye(2).double()
     labels = torch.arange(200) % 2
     classes = torch.cat([torch.arange(40) % 2, torch.arange(360) % 2 + 2])
     noise = 0.3 * torch.randn(600, 2, generator=seeded(), dtype=torch.float64)
@@ -170,6 +171,22 @@ def test_it_stops_as_soon_as_new_gaussians_are_as_small_as_known_ones(
     assert start > known
     assert all(size > known for size in rounds[:-1])
     assert new.log_determinants().mean().item() == rounds[-1]
+
+
+def test_the_mixture_sees_all_dimensions_and_its_clusters_stay() -> None:
+    """New classes that PCA cannot tell apart are still two, by the dimension it dropped."""
+    method, points, classes = crowded(shrinkage=0.1, rounds=1)
+    method.axes = torch.eye(3).double()[:, :2]
+    method.centre = torch.zeros(3).double()
+    points[classes >= 2, 0] = points[classes >= 2, 0] % 0.5  # both new classes at one place
+    hidden = torch.where(classes == 3, 9.0, 0.0).double()[:, None]
+    features = torch.cat([points, hidden], dim=1)
+    new = method._discover(features, 2, seeded())
+    found = sorted(new.means_Kd.tolist())
+    first = method._fit(points, (classes == 3).long(), 2)  # the clusters: everything else, and 3
+    named = method._known().join(first).log_densities(points).argmax(dim=1) >= 2
+    expected = [points[named & mine].mean(dim=0) for mine in (classes != 3, classes == 3)]
+    np.testing.assert_allclose(found, sorted(row.tolist() for row in expected), atol=1e-9)
 
 
 def test_a_new_gaussian_that_nobody_is_predicted_to_be_stays_as_it_was() -> None:

@@ -43,11 +43,29 @@ def evaluate(
     score = score_stage(stage.index, predictions, truth, owner, num_base, stage.num_known)
     record = asdict(score) | {"num_known": stage.num_known, "num_new": stage.num_new}
     record |= {"num_train": len(stage.train_ids)}
+    record |= _by_centroid(method, outputs, truth, stage)
     complete = method.num_classes == stage.num_seen
     # Row i of the reordered weights belongs to true class i, if every class found its match.
     order = np.argsort(owner) if complete else None
     record |= _geometry(method, outputs, predictions, truth, order)
     return Evaluation(record, predictions, owner, outputs)
+
+
+def _by_centroid(
+    method: Method, outputs: Outputs, truth: IntArray, stage: StageIds
+) -> dict[str, float]:
+    """Accuracy by the nearest class centroid, for methods that predict by clustering.
+
+    At stage 0 these are the means of the labelled classes: how much the rule alone is worth.
+    """
+    if outputs.scores is not None:
+        return {}
+    scores = method.class_scores(outputs)
+    if scores.shape[1] != method.num_classes:
+        return {}  # in the midst of a stage, whose classes have no centroids yet
+    nearest = scores.argmax(dim=1).cpu().numpy()
+    owner = match(nearest, truth, method.num_classes, stage.num_seen)
+    return {"by_centroid": 100 * float((owner[nearest] == truth).mean())}
 
 
 def _geometry(

@@ -111,6 +111,8 @@ class StageTrainer:
         """Positions of each batch of an epoch."""
         order = torch.randperm(len(self.stage.tokens), generator=self.rng)
         parts = order.split(self.settings.batch_size)
+        if self.method.only_full_batches and len(parts) > 1:
+            return [part for part in parts if len(part) == self.settings.batch_size]
         return [part for part in parts if len(part) != 1 or len(order) == 1]  # contrast needs two
 
     @contextmanager

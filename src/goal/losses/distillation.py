@@ -3,6 +3,7 @@
 Shapes: B images, D features, K classes that both models know.
 """
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -10,6 +11,16 @@ from torch import Tensor
 def feature_distillation(features_BD: Tensor, previous_BD: Tensor) -> Tensor:
     """Mean squared distance to the previous stage's features, both unit length (Happy, L_kd)."""
     return (features_BD - previous_BD).square().sum(dim=1).mean()
+
+
+def batch_distillation(features_BD: Tensor, previous_BD: Tensor) -> Tensor:
+    """Distance to the previous stage's features, the batch being one long vector (FRoST, L_kd).
+
+    ``| F / |F| - G / |G| |``, not squared, with F and G the flattened features of the batch: its
+    pull does not fade as the features come near. Where they are equal the gradient is zero.
+    """
+    own, previous = (F.normalize(each.flatten(), dim=0) for each in (features_BD, previous_BD))
+    return torch.linalg.vector_norm(own - previous)
 
 
 def logit_distillation(logits_BK: Tensor, previous_BK: Tensor, temperature: float) -> Tensor:

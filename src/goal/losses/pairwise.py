@@ -5,29 +5,30 @@ Shapes: B images, D feature width, C classes of the head. Probabilities are soft
 
 import math
 
+import torch.nn.functional as F
 from torch import Tensor
 
 _TINY = 1e-6
 
 
-def rank_statistics(features_BD: Tensor, top: int) -> Tensor:
-    """Decide which pairs are alike (Han et al., AutoNovel, ICLR 2020; also FRoST).
+def alike_by_cosine(features_BD: Tensor, threshold: float) -> Tensor:
+    """Decide which pairs are alike: ``s_ij = 1 if cos(f_i, f_j) >= threshold else 0``.
 
-    ``s_ij = 1 if top_k(f_i) = top_k(f_j) else 0``: a pair is positive if the same k dimensions are
-    largest for both images, whatever their order. Largest in value: AutoNovel's features follow a
-    ReLU, so that value and magnitude agree; ours have signs.
+    The cosine form of the pairs that AutoNovel (Han et al., ICLR 2020), FRoST and GM find by rank
+    statistics. Those ask whether the same five dimensions are largest for both images, which means
+    something for the non-negative features behind a ReLU only: on signed features, as transformers
+    and principal axes have them, hardly any pair ever passes.
 
     Args:
         features_BD: Features, of any length.
-        top: How many dimensions count; all of them when there are fewer.
+        threshold: Smallest cosine of a positive pair.
 
     Returns:
-        1 for positive pairs and 0 for the others, (B, B).
+        1 for positive pairs and 0 for the others, (B, B); an image is always like itself.
     """
-    largest = features_BD.detach().topk(min(top, features_BD.shape[1]), dim=1).indices
-    largest = largest.sort(dim=1).values
-    same = (largest[:, None] == largest[None, :]).all(dim=2)
-    return same.to(features_BD.dtype)
+    unit = F.normalize(features_BD.detach(), dim=1)
+    alike = unit @ unit.T >= threshold
+    return alike.fill_diagonal_(True).to(features_BD.dtype)
 
 
 def pairwise_bce(first_BC: Tensor, second_BC: Tensor, targets_BB: Tensor) -> Tensor:

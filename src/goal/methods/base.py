@@ -135,6 +135,9 @@ class Method(nn.Module):
     base_family: ClassVar[str] = ""
     base_keys: ClassVar[frozenset[str] | None] = None
 
+    # Whether an epoch leaves out the images that do not fill a batch, unless it has no other.
+    only_full_batches: bool = False
+
     def __init__(self, tail: Tail) -> None:
         super().__init__()
         self.tail = tail
@@ -225,11 +228,16 @@ class Projector(nn.Sequential):
 
     def __init__(self, width: int, hidden: int, out: int, rng: torch.Generator) -> None:
         layers = [nn.Linear(width, hidden), nn.Linear(hidden, hidden), nn.Linear(hidden, out)]
-        for layer in layers:
-            with torch.no_grad():
+        super().__init__(layers[0], nn.GELU(), layers[1], nn.GELU(), layers[2])
+        self.draw(rng)
+
+    @torch.no_grad()
+    def draw(self, rng: torch.Generator) -> None:
+        """Start again from random weights."""
+        for layer in self:
+            if isinstance(layer, nn.Linear):
                 layer.weight.normal_(std=layer.in_features**-0.5, generator=rng)
                 layer.bias.zero_()
-        super().__init__(layers[0], nn.GELU(), layers[1], nn.GELU(), layers[2])
 
 
 @torch.no_grad()

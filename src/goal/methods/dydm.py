@@ -1,23 +1,27 @@
-"""DYDM: Happy discovers, a memory that cannot forget predicts (CVPR 2026).
+"""DYDM: Happy's losses discover, a memory that cannot forget predicts (CVPR 2026).
 
-    stage 0, t:  L as Happy's
+    stage 0:     L as Happy's
+    stage t:     L = Happy's discovery (SelfDist - H in groups + InfoNCE)
+                     + tau^2 KL(memory || discovery)   over the known classes
     memory:      Q = argmin |relu(f_0 P) Q - Y|^2 + gamma |Q|^2
                  over the labelled samples and all samples ever predicted new, with those labels
     predict:     argmax relu(f_0 P) Q,    f_0 the feature of the tail as stage 0 left it
 
-The discovery branch trains on, and may forget: at the end of each stage it names the samples of
-new classes once, and the memory takes them in by recursive least squares (`ridge_memory`).
+The discovery branch has neither replay nor distillation of features: the memory teaches it what is
+known. At the end of each stage it names the samples of new classes once, and the memory takes them
+in by recursive least squares (`ridge_memory`).
 
 Deviation: points the source leaves open.
-    - Samples predicted new by Happy's classifier are taken in with weight 1, whatever their
+    - Both branches' logits are their scores over the student's temperature, as for SimGCD+: a
+      ridge score is about 1 for its class and 0 for others, as a cosine is, and bare scores,
+      softened by tau = 2, would be all but uniform. The memory sees each view by itself.
+    - Samples predicted new by the discovery branch are taken in with weight 1, whatever their
       confidence; samples predicted known are left out, for their classes are in memory already.
     - f_0 has unit length, P is standard normal, and there is no bias.
     - A new class that nobody is predicted to be scores zero until it is found, which never happens
       in the same stage again.
     - While stage 0 trains there is no memory, and Happy's classifier answers.
 """
-
-import copy
 
 import torch
 import torch.nn.functional as F
@@ -27,41 +31,69 @@ from torch import Tensor
 from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens, TokenSource
 from goal.distributed import Split
-from goal.methods.base import LabelledStage, Outputs, Stage
-from goal.methods.happy import Happy, HappySettings
+from goal.losses.distillation import logit_distillation
+from goal.methods.base import Batch, LabelledStage, Outputs, Stage
+from goal.methods.happy import Discovering, DiscoverySettings
+from goal.methods.parts.parametric import Views
 from goal.methods.parts.ridge_memory import RidgeMemory
 
 
-class DYDMSettings(HappySettings):
+class DYDMSettings(DiscoverySettings):
     """Settings of DYDM.
 
     Attributes:
         memory_width: Width of the random projection.
         gamma: Weight of the ridge.
+        memory_weight: Weight of the memory's teaching.
+        memory_temperature: Its temperature [tau].
     """
 
     memory_width: int = Field(default=3000, gt=0)
     gamma: float = Field(default=0.1, gt=0)
+    memory_weight: float = Field(default=1.0, ge=0)
+    memory_temperature: float = Field(default=2.0, gt=0)
 
 
-class DYDM(Happy):
-    """Happy's objective, with a second opinion that has the last word."""
+class DYDM(Discovering):
+    """Happy's discovery, with a second opinion that has the last word.
+
+    The teacher is the tail as stage 0 left it, for ever.
+    """
 
     Settings = DYDMSettings
     settings: DYDMSettings
 
     def __init__(self, settings: DYDMSettings, tail: Tail, rng: torch.Generator) -> None:
         super().__init__(settings, tail, rng)
-        self.anchor = copy.deepcopy(tail).requires_grad_(False)
         self.memory = RidgeMemory(tail.width, settings.memory_width, settings.gamma, rng)
 
+    def renew_teacher(self, stage: Stage) -> None:
+        """Never after stage 0."""
+
+    def asks_teacher(self) -> bool:
+        """The memory sees its features."""
+        return self.settings.memory_weight > 0
+
+    def kept(self, batch: Batch, views: Views, rng: torch.Generator) -> dict[str, Tensor]:
+        """The memory's opinion of known classes."""
+        s, known = self.settings, len(self.prototypes)
+        if s.memory_weight == 0:
+            return {}
+        remembered = self.memory(self.previous_features(batch))
+        taught = logit_distillation(
+            views.scores[:, :known] / s.student_temperature,
+            remembered / s.student_temperature,
+            s.memory_temperature,
+        )
+        return {"memory": s.memory_weight * taught}
+
     def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
-        """Measure prototypes as Happy does, and take the stage's classes into memory.
+        """Measure prototypes, and take the stage's classes into memory.
 
         The tail that stage 0 trained is kept for ever, before it moves on.
         """
         if isinstance(stage, LabelledStage):
-            self.anchor.load_state_dict(self.tail.state_dict())
+            self.teacher.load_state_dict(self.tail.state_dict())
         outputs, stable = self._look(stage.tokens)
         self.remember(stage, outputs)
         if isinstance(stage, LabelledStage):
@@ -81,7 +113,7 @@ class DYDM(Happy):
 
     def _stable(self, tokens: Tokens) -> Tensor:
         """Unit features of the stage-0 tail."""
-        return F.normalize(self.anchor(tokens), dim=1)
+        return F.normalize(self.teacher(tokens), dim=1)
 
     @torch.no_grad()
     def _look(self, tokens: TokenSource, batch_size: int = 512) -> tuple[Outputs, Tensor]:

@@ -24,7 +24,8 @@ Deviation: points the source leaves open.
       has them all. The heads are rows of the classifier from the start of the stage on; while they
       grow they compete with each other only, and when they join the known ones they start again
       from the means of their classes in the static branch.
-    - Pairs are alike by rank statistics of the dynamic features.
+    - Pairs are alike by the cosine of the dynamic features, not by rank statistics, which need
+      features behind a ReLU; the threshold is measured on labelled images (`likeness`).
     - Gaussians (this is the variant without exemplars) have a diagonal variance and live in the
       space of unit features. Those of new classes come from the merged branch's features and the
       dynamic branch's labels of the novel part.
@@ -40,10 +41,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from goal.backbone.tail import Tail
-from goal.losses.pairwise import consistency, pairwise_bce, rank_statistics
+from goal.losses.pairwise import alike_by_cosine, consistency, pairwise_bce
 from goal.methods.base import Batch, LabelledBatch, LabelledStage, MethodSettings, Stage, infer_all
 from goal.methods.parts.class_gaussians import ClassGaussians
 from goal.methods.parts.heads import random_directions
+from goal.methods.parts.likeness import break_even_cosine
 from goal.methods.parts.parametric import BASE_KEYS, Parametric, ParametricSettings
 from goal.numerics.clustering import kmeans, split_high
 
@@ -53,7 +55,7 @@ class GMSettings(ParametricSettings):
 
     Attributes:
         grow_share: Share of a stage's epochs that grows; the rest merges.
-        top_dimensions: Feature dimensions that must coincide for a positive pair.
+        pair_threshold: Smallest cosine of a positive pair; None measures it when stage 0 ends.
         pair_weight: Weight of the pairs.
         pseudo_label_weight: Weight of the pseudo-labels.
         consistency_weight: Weight of the views' consistency.
@@ -63,7 +65,7 @@ class GMSettings(ParametricSettings):
     """
 
     grow_share: float = Field(default=0.5, gt=0, le=1)
-    top_dimensions: int = Field(default=5, gt=0)
+    pair_threshold: float | None = Field(default=None, ge=-1, le=1)
     pair_weight: float = Field(default=1.0, ge=0)
     pseudo_label_weight: float = Field(default=1.0, ge=0)
     consistency_weight: float = Field(default=1.0, ge=0)
@@ -78,6 +80,7 @@ class GM(Parametric):
     Settings = GMSettings
     base_family = "supervised"
     base_keys = BASE_KEYS - {"teacher_temperature"}
+    threshold: Tensor  # smallest cosine of a positive pair
     static: Tensor  # what trains in the tail, as it was before the stage, as one vector
     named: Tensor  # per image of the stage: its new class (from 0) if it counts as novel, else -1
 
@@ -85,6 +88,7 @@ class GM(Parametric):
         super().__init__(settings, tail, rng)
         self.settings = settings
         self.gaussians = ClassGaussians(tail.width)
+        self.register_buffer("threshold", torch.ones(()))
         self.register_buffer("static", torch.empty(0))
         self.register_buffer("named", torch.empty(0, dtype=torch.int64))
 
@@ -142,7 +146,7 @@ class GM(Parametric):
         if bool(novel.any()):
             scores = views.scores[novel, len(self.gaussians) :]
             first, second = self.probabilities(scores).chunk(2)
-            alike = rank_statistics(views.features[novel][: len(first)], s.top_dimensions)
+            alike = alike_by_cosine(views.features[novel][: len(first)], float(self.threshold))
             copied = self.cross_entropy(scores, named[novel])
             terms["pairs"] = s.pair_weight * pairwise_bce(first, second, alike)
             terms["pseudo_labels"] = s.pseudo_label_weight * copied
@@ -154,7 +158,10 @@ class GM(Parametric):
         if isinstance(stage, LabelledStage):
             features = infer_all(self, stage.tokens).features
             weights = F.normalize(self.classifier.weight.detach(), dim=1)
-            self.gaussians.remember(features, stage.labels.to(features.device), weights)
+            labels, given = stage.labels.to(features.device), self.settings.pair_threshold
+            found = break_even_cosine(features, labels, rng) if given is None else given
+            self.threshold.fill_(found)
+            self.gaussians.remember(features, labels, weights)
         elif self.growing:
             self._merge(stage)
 

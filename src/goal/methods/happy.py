@@ -21,6 +21,7 @@ Deviation: points the source leaves open, or where its text and code differ.
     - The last epoch's model goes on, not the one that is best on test images.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,8 +35,8 @@ from goal.methods.parts.parametric import RetentionSettings, Views
 from goal.methods.simgcd import SelfDistilling, SelfDistillingSettings
 
 
-class HappySettings(SelfDistillingSettings, RetentionSettings):
-    """Settings of Happy.
+class DiscoverySettings(SelfDistillingSettings):
+    """Settings of Happy's discovery losses.
 
     Attributes:
         entropy_weight: Weight of the mean prediction's entropy at stage 0.
@@ -46,6 +47,10 @@ class HappySettings(SelfDistillingSettings, RetentionSettings):
     entropy_weight: float = Field(default=1.0, ge=0)
     group_entropy_weight: float = Field(default=1.0, ge=0)
     stage_teacher_temperature: float = Field(default=0.05, gt=0)
+
+
+class HappySettings(DiscoverySettings, RetentionSettings):
+    """Settings of Happy."""
 
 
 ABLATION: Mapping[str, Mapping[str, Any]] = {
@@ -62,11 +67,10 @@ ABLATION: Mapping[str, Mapping[str, Any]] = {
 """Settings of each row of the paper's ablation; the last row is the whole method."""
 
 
-class Happy(SelfDistilling):
-    """Self-training without bias towards known classes, and two ways of not forgetting them."""
+class Discovering(SelfDistilling):
+    """Happy's discovery: self-training without bias towards known classes."""
 
-    Settings = HappySettings
-    settings: HappySettings
+    settings: DiscoverySettings
 
     def target_temperature(self) -> float:
         """Falling at stage 0, which no prototypes precede; fixed afterwards."""
@@ -75,19 +79,33 @@ class Happy(SelfDistilling):
         return super().target_temperature()
 
     def losses(self, batch: Batch, rng: torch.Generator) -> dict[str, Tensor]:
-        """SimGCD's base objective for labelled batches, Happy's own for all others."""
+        """SimGCD's base objective for labelled batches; discovery and retention for all others."""
         views = self.see(batch)
         if isinstance(batch, LabelledBatch):
             return self.base_objective(views, batch.labels)
-        return self._incremental_objective(views, batch, rng)
+        return self.discovery(views) | self.kept(batch, views, rng)
 
-    def _incremental_objective(
-        self, views: Views, batch: Batch, rng: torch.Generator
-    ) -> dict[str, Tensor]:
+    def discovery(self, views: Views) -> dict[str, Tensor]:
+        """L = SelfDist - H(known, new) - H(within known) - H(within new) + InfoNCE."""
         terms = {"self_distillation": self.view_distillation(views)}
         if self.settings.group_entropy_weight > 0:
             probabilities = self.probabilities(views.scores)
             grouped = negative_group_entropy(probabilities, len(self.prototypes))
             terms["entropy"] = self.settings.group_entropy_weight * grouped
         terms["contrast"] = self.contrast(views)
-        return terms | self.retention(self.settings, batch, views, rng)
+        return terms
+
+    @abstractmethod
+    def kept(self, batch: Batch, views: Views, rng: torch.Generator) -> dict[str, Tensor]:
+        """Terms against forgetting, of an unlabelled batch."""
+
+
+class Happy(Discovering):
+    """Discovery without bias, and two ways of not forgetting known classes."""
+
+    Settings = HappySettings
+    settings: HappySettings
+
+    def kept(self, batch: Batch, views: Views, rng: torch.Generator) -> dict[str, Tensor]:
+        """Replay of prototypes and distillation of features."""
+        return self.retention(self.settings, batch, views, rng)

@@ -5,19 +5,20 @@
     pool:     mixture of the features, refitted every 30 epochs; prompts = the 5 likeliest means
 
 Each image's own feature asks the pool which components it may belong to; their means join the
-image's tokens, and the feature that training and clustering see is computed once more with them.
+image's tokens, and the feature that the losses see is computed once more with them. Evaluation
+is without prompts, as in the public code: the pool teaches the block and is not asked any more.
 Samples of the previous stage's pool take part in every fit, so the pool does not forget.
 
 Deviation: points the source leaves open, or where this package differs.
     - The published method prompts the input of the whole ViT. The trunk is frozen and banked here:
       prompts enter as extra tokens of the trained block, layer-normalised like all its tokens.
-    - Prediction is k-means on the prompted features of the given images, as for VanillaGCD. The
+    - Prediction is k-means on the plain features of the given images, as for VanillaGCD. The
       paper's semi-supervised k-means needs labelled images, which a continual run no longer has.
     - The pool is fitted on unit features without prompts, and used from its first fit on. The
       published runs leave out prompts until the second one; a stage here may be too short for it.
     - Spherical components, as many as classes seen so far, and 100 samples in all of the previous
       pool: the published settings.
-    - The pool is also fitted when a stage ends, on the features that inference will ask with.
+    - The pool is also fitted when a stage ends, so that the next stage remembers its last features.
 """
 
 import torch
@@ -30,7 +31,7 @@ from torch import Tensor, nn
 from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens, TokenSource
 from goal.distributed import Split
-from goal.methods.base import Outputs, Stage
+from goal.methods.base import Batch, Stage
 from goal.methods.vanilla_gcd import VanillaGCD, VanillaGCDSettings
 from goal.numerics.clustering import draw_seed
 
@@ -132,7 +133,7 @@ class PromptCCD(VanillaGCD):
             self._refit(stage, rng)
 
     def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
-        """Fit the pool to the stage's last features; centroids are taken with its prompts."""
+        """Fit the pool to the stage's last features."""
         self._refit(stage, rng)
         super().end_stage(stage, rng)
 
@@ -141,9 +142,12 @@ class PromptCCD(VanillaGCD):
         features = torch.cat([self._queries_of(stage.tokens), self.past])
         self.pool.fit(features, stage.num_seen, self.settings.variance_floor, rng)
 
-    def infer(self, tokens: Tokens) -> Outputs:
-        """Compute features and embeddings of prompted tokens."""
-        return super().infer(self._prompted(tokens))
+    def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Embeddings of the prompted first views and of the second ones."""
+        embeddings = self.infer(self._prompted(Tokens.cat([batch.first, batch.second]))).embeddings
+        assert embeddings is not None
+        first, second = embeddings.chunk(2)
+        return first, second
 
     def _prompted(self, tokens: Tokens) -> Tokens:
         """Append the prompts that each image's plain feature asks for, once there is a pool."""

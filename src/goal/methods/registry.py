@@ -100,6 +100,10 @@ METHODS: Registry[MethodSpec] = Registry(
         "promptccd": _own(
             "promptccd:PromptCCD", "PromptCCD: a pool of mixture means as extra tokens"
         ),
+        "freeze_and_cluster": _own(
+            "freeze_and_cluster:FreezeAndCluster",
+            "Freeze and Cluster: k-means names images, only the classifier learns",
+        ),
         "kmeans": _own("kmeans:FrozenKMeans", "k-means on the frozen backbone: the floor"),
     },
 )

@@ -8,6 +8,10 @@ stage; H(mean), the entropy of the mean prediction over all classes, keeps every
 weights of new classes start at random. SimGCD has nothing that keeps the old: on a continual run
 it loses known classes or never finds new ones, and is here to show that.
 
+As in the public code of SimGCD and Happy, heads start at the length of a linear layer's rows, an
+epoch drops the images that do not fill a batch, and every stage starts with a new projector: the
+entropy of a mean prediction needs many images, and only the classifier is handed on.
+
 Deviation: points the source leaves open.
     - Stage 0 has every image labelled, and so each of SimGCD's four terms sees every image.
     - The temperature falls linearly from the first epoch to the last of `cooling_epochs`, afresh
@@ -44,6 +48,7 @@ class SelfDistillingSettings(ParametricSettings):
     """
 
     entropy_weight: float = Field(default=2.0, ge=0)
+    head_length: float = Field(default=3**-0.5, gt=0)  # of a row of nn.Linear, on average
     first_teacher_temperature: float = Field(default=0.07, gt=0)
     teacher_temperature: float = Field(default=0.04, gt=0)
     cooling_epochs: int = Field(default=30, ge=0)
@@ -53,6 +58,7 @@ class SelfDistilling(Parametric):
     """Common ground of SimGCD and what builds on it: the base objective, a teacher that cools."""
 
     base_family = "simgcd"
+    only_full_batches = True
     base_keys = BASE_KEYS | {"entropy_weight", "first_teacher_temperature", "cooling_epochs"}
     epoch: Tensor
 
@@ -68,6 +74,12 @@ class SelfDistilling(Parametric):
         """Construct; capacity does not matter, since the classifier grows."""
         assert isinstance(settings, SelfDistillingSettings)
         return cls(settings, tail, rng)
+
+    def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:
+        """Grow the classifier, and start the projector again."""
+        super().begin_stage(stage, rng)
+        if stage.index > 0:
+            self.projector.draw(rng)
 
     def begin_epoch(self, stage: Stage, epoch: int, rng: torch.Generator) -> None:
         """Note the epoch, which the teacher's temperature depends on."""

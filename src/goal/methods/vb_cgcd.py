@@ -1,9 +1,10 @@
 """VB-CGCD: one Gaussian per class, and no gradient after stage 0 (Dai and Chauhan, ICML 2025).
 
     stage 0:  L = (1 - lambda) InfoNCE + lambda SupCon + CE;  PCA;  N(mu_c, Sigma_c) per class
-    stage t:  a mixture of K_new Gaussians on all samples; then, again and again: relabel all
-              samples by the known and the new Gaussians together, refit the new ones to those
-              predicted new; stop when their covariances have become as small as the known ones
+    stage t:  a mixture of K_new Gaussians on all samples, before PCA, gives each its cluster;
+              then, again and again: relabel all samples by the known and the new Gaussians
+              together, and refit the new ones to those predicted new, each to its cluster's;
+              stop when their covariances have become as small as the known ones
     predict:  argmax_c log N(x; mu_c, Sigma_c)
 
 New Gaussians start too wide, for the mixture spreads them over images of known classes, too. Each
@@ -187,7 +188,7 @@ class VBCGCD(Parametric):
             self._fit_within(points - class_means(points, labels, stage.num_new)[labels])
             self._keep(self._fit(points, labels, stage.num_new))
         else:
-            new = self._discover(self._reduce(features), stage.num_new, rng)
+            new = self._discover(features, stage.num_new, rng)
             self._keep(self._known().join(new))
 
     def infer(self, tokens: Tokens) -> Outputs:
@@ -235,31 +236,33 @@ class VBCGCD(Parametric):
     def _fit(self, points: Tensor, classes: Tensor, count: int) -> Gaussians:
         return Gaussians.fit(points, classes, count, self.settings.shrinkage, self.within)
 
-    def _discover(self, points: Tensor, count: int, rng: torch.Generator) -> Gaussians:
+    def _discover(self, features: Tensor, count: int, rng: torch.Generator) -> Gaussians:
         """Relabel and refit until new Gaussians are as small as known ones."""
-        known = self._known()
+        known, points = self._known(), self._reduce(features)
         size = known.log_determinants().mean()
-        new = self._start(points, count, rng)
+        clusters = self._clusters(features, count, rng)
+        everything = self._fit(points, torch.zeros_like(clusters), 1).repeated(count)
+        new = self._refit(points, clusters, everything)
         for _ in range(self.settings.rounds):
-            labels = known.join(new).log_densities(points).argmax(dim=1) - len(known.means_Kd)
-            new = self._refit(points, labels, new)
+            labels = known.join(new).log_densities(points).argmax(dim=1)
+            kept = labels >= len(known.means_Kd)
+            new = self._refit(points, clusters.where(kept, -1), new)
             if new.log_determinants().mean() <= size:
                 break
         return new
 
-    def _start(self, points: Tensor, count: int, rng: torch.Generator) -> Gaussians:
-        """Gaussians of the clusters of a mixture on all samples; wide ones where none is left."""
-        labels = torch.zeros(len(points), dtype=torch.int64, device=points.device)
-        wide = self._fit(points, labels, 1).repeated(count)
-        if len(points) > 1:
-            model = GaussianMixture(
-                min(count, len(points)),
-                reg_covar=SPHERE * float(self.within.diagonal().mean()),
-                n_init=self.settings.restarts,
-                random_state=draw_seed(rng),
-            )
-            labels = torch.from_numpy(model.fit_predict(points.cpu().numpy())).to(points.device)
-        return self._refit(points, labels, wide)
+    def _clusters(self, features: Tensor, count: int, rng: torch.Generator) -> Tensor:
+        """Cluster of each sample in a mixture on the features before PCA, (N,)."""
+        if len(features) < 2:
+            return torch.zeros(len(features), dtype=torch.int64, device=features.device)
+        model = GaussianMixture(
+            min(count, len(features)),
+            reg_covar=SPHERE * max(float(features.var(dim=0).mean()), 1e-8),
+            n_init=self.settings.restarts,
+            random_state=draw_seed(rng),
+        )
+        labels = model.fit_predict(features.cpu().numpy())
+        return torch.from_numpy(labels).to(features.device)
 
     def _refit(self, points: Tensor, labels: Tensor, before: Gaussians) -> Gaussians:
         """Fit to the samples labelled 0, 1, ...; a Gaussian without any stays as it was."""

@@ -37,8 +37,15 @@ class ClassGaussians(nn.Module):
             [self.variances, torch.where(found[:, None], variances, usual.expand_as(variances))]
         )
 
-    def sample(self, per_class: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Draw features of every class, (K x per_class, D), and their classes."""
+    def sample(
+        self, per_class: int, rng: torch.Generator, one_spread: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Draw features of every class, (K x per_class, D), and their classes.
+
+        With `one_spread` all classes have the mean standard deviation, as in FRoST.
+        """
         classes = torch.arange(len(self), device=self.means.device).repeat_interleave(per_class)
         noise = torch.randn(len(classes), self.means.shape[1], generator=rng).to(self.means)
-        return self.means[classes] + self.variances[classes].sqrt() * noise, classes
+        spread = self.variances.sqrt()
+        spread = spread.mean(dim=0) if one_spread else spread[classes]
+        return self.means[classes] + spread * noise, classes

@@ -24,8 +24,12 @@ def farthest_centroids(
     clusters = min(len(known_KD) + num_new, len(features_ND))
     _, centres = kmeans(features_ND, clusters, rng)
     centres = F.normalize(centres, dim=1)
-    nearest = (centres @ known_KD.T).amax(dim=1)
-    return _filled(centres[nearest.argsort(stable=True)[:num_new]], num_new, rng)
+    return _filled(centres[farthest(centres, known_KD, num_new)], num_new, rng)
+
+
+def farthest(centres_CD: Tensor, known_KD: Tensor, count: int) -> Tensor:
+    """Numbers of the unit vectors that are least like any known one, at most `count`."""
+    return (centres_CD @ known_KD.T).amax(dim=1).argsort(stable=True)[:count]
 
 
 def novelty_centroids(

@@ -52,6 +52,8 @@ class ParametricSettings(MethodSettings):
         projector_hidden: Hidden width of the projector.
         projector_out: Width of the embedding.
         head_init: Head initialisation of new classes, see `goal.methods.parts.heads`.
+        head_length: Length at which heads start. Scores do not depend on it, but a gradient turns a
+            short head faster: by the inverse square of its length.
         sup_con_weight: Share of the supervised contrast at stage 0; the rest is InfoNCE.
         student_temperature: Temperature of predictions.
         teacher_temperature: Temperature of the targets that one view sets for the other.
@@ -62,6 +64,7 @@ class ParametricSettings(MethodSettings):
     projector_hidden: int = Field(default=2048, gt=0)
     projector_out: int = Field(default=768, gt=1)
     head_init: Literal["farthest", "novelty", "random"] = "farthest"
+    head_length: float = Field(default=1.0, gt=0)
     sup_con_weight: float = Field(default=0.35, ge=0, le=1)
     student_temperature: float = Field(default=0.1, gt=0)
     teacher_temperature: float = Field(default=0.05, gt=0)
@@ -84,7 +87,7 @@ class RetentionSettings(ParametricSettings):
 # The settings of a method with a classifier that stage 0 depends on.
 BASE_KEYS = frozenset(
     {"projector_hidden", "projector_out", "sup_con_weight", "contrast_temperature"}
-    | {"student_temperature", "teacher_temperature", "sup_con_temperature"}
+    | {"student_temperature", "teacher_temperature", "sup_con_temperature", "head_length"}
 )
 
 
@@ -151,16 +154,17 @@ class Parametric(Method):
 
     def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Keep the previous tail as teacher and append weights for the stage's classes."""
-        self.teacher.load_state_dict(self.tail.state_dict())
+        self.renew_teacher(stage)
         self._taught = None
         if stage.index == 0:
             random = torch.randn(stage.num_new, self.classifier.weight.shape[1], generator=rng)
-            self.classifier.grow(F.normalize(random, dim=1))
+            self.classifier.grow(self.common.head_length * F.normalize(random, dim=1))
         else:
             space = self.space(infer_all(self, stage.tokens))
             known = F.normalize(self.classifier.weight.detach(), dim=1)
             start = HEAD_INITS[self.common.head_init]
-            self.classifier.grow(start(space, known, stage.num_new, rng))
+            rows = start(space, known, stage.num_new, rng)
+            self.classifier.grow(self.common.head_length * rows)
 
     def begin_epoch(self, stage: Stage, epoch: int, rng: torch.Generator) -> None:
         """Run the teacher once over the views it will be asked about, if they repeat."""
@@ -249,6 +253,10 @@ class Parametric(Method):
         return terms
 
     # -- the previous model -----------------------------------------------------------------------
+
+    def renew_teacher(self, stage: Stage) -> None:
+        """Make the tail, as the stage finds it, the teacher."""
+        self.teacher.load_state_dict(self.tail.state_dict())
 
     def asks_teacher(self) -> bool:
         """Whether the objective of an unlabelled stage has features of the previous tail in it."""
