@@ -142,9 +142,8 @@ class VBCGCD(Parametric):
     def __init__(self, settings: VBCGCDSettings, tail: Tail, rng: torch.Generator) -> None:
         super().__init__(settings, tail, rng)
         self.settings = settings
-        self.requires_grad_(settings.train_base)
-        for part in (tail.final_norm, self.teacher):
-            part.requires_grad_(False)
+        if not settings.train_base:
+            self.requires_grad_(False)
         sizes = {"centre": 1, "axes": 2, "within": 2, "means": 2, "whiteners": 3}
         for name, dimensions in sizes.items():
             self.register_buffer(name, torch.zeros((0,) * dimensions, dtype=torch.float64))
