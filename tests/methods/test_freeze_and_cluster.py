@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from goal.learning.shared_base import base_settings
-from goal.methods.base import Batch, infer_all
+from goal.methods.base import infer_all
 from goal.methods.freeze_and_cluster import FreezeAndCluster, FreezeAndClusterSettings
 from goal.methods.vb_cgcd import VBCGCD, VBCGCDSettings
 from goal.testing.planted import CLASSES, SMALL, base_stage, next_stage, small_tail
@@ -49,31 +49,37 @@ def test_images_of_the_clusters_least_like_known_classes_are_named() -> None:
     assert np.mean(nearest) > float((heads @ known.T).max())
 
 
-def test_terms() -> None:
+def test_the_objective_by_loops() -> None:
     method, stage = make(), next_stage()
     learn(method, base_stage(epochs=20))
     method.begin_stage(stage, seeded())
-    positions = torch.arange(9)
-    batch = Batch(*stage.tokens.pair(positions, seeded(1)), positions)
-    terms = method.losses(batch, seeded(5))
-    assert terms.keys() == {"replay", "named"}
+    mine = method.named >= 0
+    features = infer_all(method, stage.tokens).features[mine]
+    value = method.objective(features, method.named[mine], seeded(5))
     heads = F.normalize(method.classifier.weight.detach(), dim=1)
-    losses = []
-    for view in (batch.first, batch.second):
-        features = F.normalize(method.tail(view), dim=1).detach()
-        for row, name in zip(features, method.named[:9].tolist(), strict=True):
-            if name >= 0:
-                losses.append(-float((heads @ row / 0.1).log_softmax(dim=0)[3 + name]))
-    assert 0 < len(losses) < 18
-    assert terms["named"].item() == pytest.approx(np.mean(losses), rel=1e-4)
+    named = 0.0
+    for row, name in zip(features, method.named[mine].tolist(), strict=True):
+        named -= float((heads @ row / 0.1).log_softmax(dim=0)[3 + name]) / len(features)
     drawn, classes = method.gaussians.sample(2, seeded(5))
-    logits = F.normalize(drawn, dim=1) @ heads.T / 0.1
     assert classes.tolist() == [0, 0, 1, 1, 2, 2]
-    expected = F.cross_entropy(logits, classes).item()
-    assert terms["replay"].item() == pytest.approx(expected, rel=1e-4)
-    unnamed = (method.named < 0).nonzero().flatten()[:3]
-    alone = Batch(*stage.tokens.pair(unnamed, seeded(1)), unnamed)
-    assert method.losses(alone, seeded()).keys() == {"replay"}
+    kept = F.cross_entropy(F.normalize(drawn, dim=1) @ heads.T / 0.1, classes).item()
+    assert value.item() == pytest.approx(named + kept, rel=1e-4)
+    method.zero_grad()
+    value.backward()
+    asking = {name for name, weight in method.named_parameters() if weight.grad is not None}
+    assert asking == {"classifier.weight"}
+
+
+def test_steps_lower_the_objective() -> None:
+    method, stage = make(), next_stage()
+    learn(method, base_stage(epochs=20))
+    method.begin_stage(stage, seeded())
+    mine = method.named >= 0
+    features, named = infer_all(method, stage.tokens).features[mine], method.named[mine]
+    before = method.objective(features, named, seeded(5)).item()
+    method._learn(features, named, seeded())
+    assert method.objective(features, named, seeded(5)).item() < before
+    assert method.classifier.weight.grad is None
 
 
 def test_gaussians_are_measured_on_named_images() -> None:

@@ -20,7 +20,8 @@ def batch_distillation(features_BD: Tensor, previous_BD: Tensor) -> Tensor:
     pull does not fade as the features come near. Where they are equal the gradient is zero.
     """
     own, previous = (F.normalize(each.flatten(), dim=0) for each in (features_BD, previous_BD))
-    return torch.linalg.vector_norm(own - previous)
+    distance: Tensor = torch.linalg.vector_norm(own - previous)
+    return distance
 
 
 def logit_distillation(logits_BK: Tensor, previous_BK: Tensor, temperature: float) -> Tensor:

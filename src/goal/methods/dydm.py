@@ -23,6 +23,8 @@ Deviation: points the source leaves open.
     - While stage 0 trains there is no memory, and Happy's classifier answers.
 """
 
+import copy
+
 import torch
 import torch.nn.functional as F
 from pydantic import Field
@@ -55,20 +57,19 @@ class DYDMSettings(DiscoverySettings):
 
 
 class DYDM(Discovering):
-    """Happy's discovery, with a second opinion that has the last word.
-
-    The teacher is the tail as stage 0 left it, for ever.
-    """
+    """Happy's discovery, with a second opinion that has the last word."""
 
     Settings = DYDMSettings
     settings: DYDMSettings
 
     def __init__(self, settings: DYDMSettings, tail: Tail, rng: torch.Generator) -> None:
         super().__init__(settings, tail, rng)
+        self.anchor = copy.deepcopy(tail).requires_grad_(False)
         self.memory = RidgeMemory(tail.width, settings.memory_width, settings.gamma, rng)
 
     def renew_teacher(self, stage: Stage) -> None:
-        """Never after stage 0."""
+        """The tail as stage 0 left it teaches every later stage."""
+        self.teacher.load_state_dict(self.anchor.state_dict())
 
     def asks_teacher(self) -> bool:
         """The memory sees its features."""
@@ -93,7 +94,7 @@ class DYDM(Discovering):
         The tail that stage 0 trained is kept for ever, before it moves on.
         """
         if isinstance(stage, LabelledStage):
-            self.teacher.load_state_dict(self.tail.state_dict())
+            self.anchor.load_state_dict(self.tail.state_dict())
         outputs, stable = self._look(stage.tokens)
         self.remember(stage, outputs)
         if isinstance(stage, LabelledStage):
@@ -113,7 +114,7 @@ class DYDM(Discovering):
 
     def _stable(self, tokens: Tokens) -> Tensor:
         """Unit features of the stage-0 tail."""
-        return F.normalize(self.teacher(tokens), dim=1)
+        return F.normalize(self.anchor(tokens), dim=1)
 
     @torch.no_grad()
     def _look(self, tokens: TokenSource, batch_size: int = 512) -> tuple[Outputs, Tensor]:

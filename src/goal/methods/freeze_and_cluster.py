@@ -17,7 +17,8 @@ Deviation: points the source leaves open, or where this protocol differs.
       classifier keeps known classes. Without anything it would forget them at once: Gaussians with
       diagonal variance in the space of unit features, measured when a class comes, stand in
       for their images, two draws per class and step, as in FRoST.
-    - New heads start from the centroids of their clusters.
+    - New heads start from the centroids of their clusters. The classifier learns from the frozen
+      features of clean views, in steps of its own, when a stage ends.
     - How many classes are new is known, or counted by known ones (`protocol.estimate_new`); the
       counting is this package's own.
     - Stage 0 is that of the other methods; the classifier is one of cosines.
@@ -44,10 +45,16 @@ class FreezeAndClusterSettings(ParametricSettings):
     Attributes:
         replay_per_class: Features drawn per known class and step.
         restarts: Starts of k-means, the best of which is kept.
+        steps: Gradient steps of the classifier per stage.
+        step_images: Named images per step.
+        rate: Learning rate of these steps; it falls along a half cosine.
     """
 
     replay_per_class: int = Field(default=2, gt=0)
     restarts: int = Field(default=10, gt=0)
+    steps: int = Field(default=500, ge=0)
+    step_images: int = Field(default=128, gt=0)
+    rate: float = Field(default=0.1, gt=0)
 
 
 class FreezeAndCluster(Parametric):
@@ -74,6 +81,15 @@ class FreezeAndCluster(Parametric):
         assert isinstance(settings, FreezeAndClusterSettings)
         return cls(settings, tail, rng)
 
+    def trains(self, index: int) -> bool:
+        """At stage 0 only; the classifier's own steps need no views."""
+        return index == 0
+
+    def losses(self, batch: Batch, rng: torch.Generator) -> dict[str, Tensor]:
+        """The base objective."""
+        assert isinstance(batch, LabelledBatch)
+        return self.supervised_objective(self.see(batch), batch.labels)
+
     def begin_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Cluster the images, name those of new clusters, and append their heads."""
         if stage.index == 0:
@@ -91,26 +107,35 @@ class FreezeAndCluster(Parametric):
         spare = random_directions(features, known, stage.num_new - len(new), rng)
         self.classifier.grow(self.settings.head_length * torch.cat([centres[new], spare]))
 
-    def losses(self, batch: Batch, rng: torch.Generator) -> dict[str, Tensor]:
-        """The base objective for labelled batches; for others the classifier's alone."""
-        if isinstance(batch, LabelledBatch):
-            return self.supervised_objective(self.see(batch), batch.labels)
-        drawn, classes = self.gaussians.sample(self.settings.replay_per_class, rng)
-        terms = {"replay": self.cross_entropy(self.classifier(drawn), classes)}
-        named = self.named[batch.positions].repeat(2)
-        mine = named >= 0
-        if bool(mine.any()):
-            with torch.no_grad():
-                features = F.normalize(self.tail(batch.first, batch.second), dim=1)
-            scores = self.classifier(features[mine])
-            terms["named"] = self.cross_entropy(scores, named[mine] + len(self.gaussians))
-        return terms
-
     def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
-        """Measure the Gaussians of the stage's classes, by label or by name."""
+        """Teach the classifier, then measure the Gaussians of the stage's classes."""
         features = infer_all(self, stage.tokens).features
-        classes = self.named
         if isinstance(stage, LabelledStage):
             classes = stage.labels.to(features.device)
+        else:
+            mine = self.named >= 0
+            features, classes = features[mine], self.named[mine]
+            self._learn(features, classes, rng)
         weights = F.normalize(self.classifier.weight.detach()[stage.num_known :], dim=1)
-        self.gaussians.remember(features[classes >= 0], classes[classes >= 0], weights)
+        self.gaussians.remember(features, classes, weights)
+
+    @torch.enable_grad()
+    def _learn(self, features_ND: Tensor, named_N: Tensor, rng: torch.Generator) -> None:
+        """Take the classifier's gradient steps on named images."""
+        s, weight = self.settings, self.classifier.weight
+        optimiser = torch.optim.SGD([weight], lr=s.rate, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(s.steps, 1))
+        for _ in range(s.steps if len(named_N) else 0):
+            chosen = torch.randint(len(named_N), (s.step_images,), generator=rng).to(named_N.device)
+            optimiser.zero_grad()
+            self.objective(features_ND[chosen], named_N[chosen], rng).backward()
+            optimiser.step()
+            schedule.step()
+        weight.grad = None
+
+    def objective(self, features_BD: Tensor, named_B: Tensor, rng: torch.Generator) -> Tensor:
+        """Cross-entropy of named images, and of features drawn for known classes."""
+        drawn, classes = self.gaussians.sample(self.settings.replay_per_class, rng)
+        kept = self.cross_entropy(self.classifier(drawn), classes)
+        new = named_B + len(self.gaussians)
+        return kept + self.cross_entropy(self.classifier(features_BD), new)
