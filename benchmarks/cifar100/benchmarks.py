@@ -73,7 +73,7 @@ FULL = Benchmark(
         "metagcd": {"training": {"stage_epochs": 20, "stage_lr": 1e-4}},
     },
     parts={
-        "five-stages": (*methods((*_FULL_METHODS, "dydm")), FAIR, BOUND),
+        "five-stages": (*methods((*_FULL_METHODS, "dydm", "freeze_and_cluster")), FAIR, BOUND),
         "alignment": alignments(),
         "alignment-1": alignments("method.distillation_weight=1"),
         "equal-start": alignments(*LIKE_HAPPY),

@@ -37,10 +37,11 @@ LEGEND = """
 All, Base, Novel, Seen and Unseen are averages over the stages after stage 0, in percent, mean and
 standard deviation over seeds. Base/Novel: base classes against everything found since.
 Seen/Unseen: classes known before a stage against its own. Forgetting is the largest drop of base
-accuracy (Happy's M_f). Minutes are wall time on one core of a busy machine, pauses included, so
-upper bounds (stage 0 is trained once per family and seed, and the first method of a family pays for
-it). MB kept is the checkpoint; MB at most the largest resident memory, libraries, backbone and
-dataset included (– where the run did not record it).
+accuracy (Happy's M_f). "S0 by centroid" is stage 0 by the nearest mean of a labelled class, for
+methods that predict by k-means. Minutes are wall time on one core of a busy machine, pauses
+included, so upper bounds (stage 0 is trained once per family and seed, and the first method of a
+family pays for it). MB kept is the checkpoint; MB at most the largest resident memory, libraries,
+backbone and dataset included (– where the run did not record it).
 
 An *oracle* row is a method that is given the true class of every new image: a bound on what its
 memory could reach, not a method. Other words, among them NC1 to NC4, are in the [glossary]({}).
@@ -58,6 +59,7 @@ HEADINGS = [
     "row",
     "seeds",
     "S0",
+    "S0 by centroid",
     *COLUMNS,
     "forgetting",
     "published All",
@@ -160,6 +162,7 @@ def line(dataset: str, part: str, row: Row, runs: Sequence[RunRecord]) -> str:
             row.name,
             seeds,
             mean_and_deviation([summary["stage0_all"] for summary in summaries]),
+            mean_and_deviation([run.records[0].get("by_centroid") for run in runs]),
             *averages,
             mean_and_deviation([summary["forgetting"]["happy"] for summary in summaries]),
             *(("–", "–") if paper is None else (f"{paper:g}", "no")),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from benchmarks.paper import references
 from goal.methods.happy import ABLATION
 from goal.methods.registry import METHODS
+from goal.methods.simgcd import SelfDistillingSettings
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,11 @@ ALIGNMENTS = {
 }
 DISTILLED = "method.distillation_weight={}"
 OFF = ("method.supervised_alignment=false", "method.unsupervised_alignment=false")
-# All that Happy has and GOAL has otherwise, besides alignment.
+# All that Happy has and GOAL has otherwise, besides alignment and a projector that stays.
 LIKE_HAPPY = (
     "method.base_form=happy",
     "method.head_init=farthest",
+    f"method.head_length={SelfDistillingSettings.model_fields['head_length'].default}",
     DISTILLED.format(1),
 )
 

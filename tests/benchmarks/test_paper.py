@@ -113,7 +113,7 @@ def test_the_page_shows_what_was_run_and_names_what_was_not(tmp_path: Path) -> N
     text = write_page(SMALL, tmp_path, tmp_path / "page.md").read_text()
     (line,) = (line for line in text.splitlines() if line.startswith("| happy |"))
     cells_ = [cell.strip() for cell in line.strip("|").split("|")]
-    assert cells_[:5] == ["happy", "0,1", "90.0 ± 0.0", "61.0 ± 1.4", "71.0 ± 1.4"]
+    assert cells_[:6] == ["happy", "0,1", "90.0 ± 0.0", "–", "61.0 ± 1.4", "71.0 ± 1.4"]
     assert cells_[-5:] == ["69", "no", "0.0", "1.5", "–"]
     assert "Not run yet:" in text and "metagcd" in text and "## Ten stages" not in text
 
@@ -131,7 +131,7 @@ def test_ablation_and_sweep_have_their_published_figures_and_a_picture(tmp_path:
     for name in (*wanted["alignment"], *wanted["alpha"]):
         (line,) = (line for line in text.splitlines() if line.startswith(f"| {name} |"))
         stated = published.get(name, "–")
-        assert line.split(" | ")[9:11] == [stated, "–" if stated == "–" else "no"]
+        assert line.split(" | ")[10:12] == [stated, "–" if stated == "–" else "no"]
     for part in wanted:
         assert f"({part}.png)" in text
         with Image.open(tmp_path / f"{part}.png") as image:

@@ -74,6 +74,7 @@ def test_happys_weights_and_cooling_teacher_by_hand() -> None:
 
 def test_after_happys_stage_0_goals_own_temperature_holds() -> None:
     method, _ = begun(base_form="happy")
+    assert method.only_full_batches and not goal().only_full_batches
     assert method.target_temperature() == method.settings.teacher_temperature == 0.05
 
 

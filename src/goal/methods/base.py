@@ -141,7 +141,7 @@ class Method(nn.Module):
     base_keys: ClassVar[frozenset[str] | None] = None
 
     # Whether an epoch leaves out the images that do not fill a batch, unless it has no other.
-    only_full_batches: ClassVar[bool] = False
+    only_full_batches: bool = False
 
     def __init__(self, tail: Tail) -> None:
         super().__init__()

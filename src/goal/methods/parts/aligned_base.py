@@ -44,7 +44,8 @@ class AlignedBaseSettings(ParametricSettings):
         base_assignment: How base classes get their vertices.
         base_self_distillation: Add view-to-view self-distillation at stage 0.
         base_form: The paper's objective at stage 0, or Happy's with the alignment added: less of
-            the cross-entropy, and self-distillation from a teacher that cools as Happy's does.
+            the cross-entropy, self-distillation from a teacher that cools as Happy's does, and
+            full batches only.
         heads: Free, or bound to the vertices: base heads start there, and new heads are their
             vertices from the moment they claim them to the end of the stage. It takes one space
             for both.
@@ -108,6 +109,7 @@ class AlignedBase(Parametric):
         super().__init__(settings, tail, rng, settings.projector_out if on_projector else None)
         self.settings = settings
         self._epoch = 0
+        self.only_full_batches = settings.base_form == "happy"
         seed = int(torch.randint(2**31, (), generator=rng))
         vertices = settings.num_vertices or max(capacity, 2)
         on_feature = settings.vertex_space == "backbone"
