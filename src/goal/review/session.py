@@ -61,8 +61,8 @@ class Session:
         except GoalError:
             return 0, None
         port, cookie = noted.get("port"), noted.get("cookie")
-        usable = type(port) is int and 1024 <= port < 65536
-        return port if usable else 0, cookie if isinstance(cookie, str) else None
+        usable = port if type(port) is int and 1024 <= port < 65536 else 0
+        return usable, cookie if isinstance(cookie, str) else None
 
 
 def _digest(text: str) -> str:
