@@ -5,6 +5,7 @@ import os
 import shutil
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -185,7 +186,7 @@ def test_what_is_no_harmless_picture_is_refused_by_search(opened: Opened, conten
 
 
 def test_too_large_a_picture_is_not_read_to_its_end(opened: Opened) -> None:
-    def endless():  # type: ignore[no-untyped-def]
+    def endless() -> Iterator[bytes]:
         for _ in range(65):
             yield bytes(1 << 20)
 
