@@ -6,34 +6,46 @@ from goal.common.errors import GoalError
 from goal.models.log import JUDGEMENT, LOG, read_log
 from goal.models.records import PAGE
 from goal.models.store import Store
-from goal.storage import manifest
+from goal.storage import files, folders, manifest
 from goal.storage.manifest import Findings
 from goal.storage.seal import page_holds
 
 
 def verify_all(folder: Path, found: Findings) -> None:
     """Check the order of the steps, and what lies beside them, of every model below `folder`."""
-    logs = sorted([*folder.rglob(JUDGEMENT), *folder.rglob(LOG)])
-    for path in logs:
+    listed = folders.walk(folder, [])
+    for path in (path for path in listed if path.name in (LOG, JUDGEMENT)):
         found.checked.append(path)
-        try:
-            read_log(path.parent)
-        except GoalError as error:
-            if str(error) not in found.problems:
-                found.problems.append(str(error))
-    for path in sorted(folder.rglob(PAGE)):
-        if not any(path.parent.glob("stages/*/stage.json")) or path in found.checked:
+        found.problems += [one for one in _log_problems(path) if one not in found.problems]
+    judged = {path.parent for path in listed if path.name in (LOG, JUDGEMENT)}
+    models = judged | {path.parent for path in folder.rglob("stages")}
+    for path in (path for path in listed if path.name == PAGE and path.parent in models):
+        if path in found.checked or not any(path.parent.glob("stages/*/stage.json")):
             continue
         found.checked.append(path)
-        if not page_holds(path.read_bytes()):
-            found.problems.append(
-                f"{path} has changed since it was written. `goal show` writes it anew."
-            )
-    judged = {path.parent for path in logs}
-    for model in sorted(judged | {path.parent for path in folder.rglob("stages")}):
+        found.problems += _page_problems(path)
+    for model in sorted(models):
         found.problems += [
             problem for problem in _order_problems(Store(model)) if problem not in found.problems
         ]
+
+
+def _log_problems(path: Path) -> list[str]:
+    try:
+        read_log(path.parent)
+    except GoalError as error:
+        return [str(error)]
+    return []
+
+
+def _page_problems(path: Path) -> list[str]:
+    try:
+        whole = page_holds(files.read_bytes(path))
+    except GoalError as error:
+        return [str(error)]
+    return (
+        [] if whole else [f"{path} has changed since it was written. `goal show` writes it anew."]
+    )
 
 
 def _order_problems(store: Store) -> list[str]:

@@ -9,6 +9,7 @@ from goal.models.history import Action, Judgement
 from goal.models.records import StageRecord
 
 _LONGEST = 200
+_MOST_MADE = 100_000  # classes that decisions bring between two steps
 
 
 @dataclass(frozen=True)
@@ -53,15 +54,22 @@ class Roster:
         self.latest = records[-1].index if records else 0
         seen = records[-1].num_seen if records else 0
         self.judgement = judged = judgement.without(seen)
+        _require_order(records, judged)
         self._record_of = _records_by_id(records, judged)
         given = {int(key): name for key, name in judged.made.items()}
         self._vertices: dict[int, int | None] = {}
         for record in records:
             given.update(enumerate(record.names, record.num_known))
-            self._vertices.update(enumerate(record.vertices, record.num_known))
+            self._vertices.update(enumerate(_vertices(record), record.num_known))
         total = max([seen, *(id + 1 for id in given)])
         self.names = [judged.names.get(str(id), given.get(id, "")) for id in range(total)]
         self.owner = [judged.merged.get(str(id), id) for id in range(total)]
+        if any(owner >= total or self.owner[owner] != owner for owner in self.owner):
+            raise GoalError(
+                "The list of merged classes is damaged: a class is merged into one that is merged "
+                "itself. Restore the model from a copy."
+            )
+        self.next_id = max(seen, judged.free)
         self.present = [id in given for id in range(total)]
         self._sizes = [0] * total
         for id, count in (sizes or _counted(records)).items():
@@ -172,6 +180,28 @@ def _counted(records: Sequence[StageRecord]) -> dict[int, int]:
         for key, count in record.sizes.items():
             found[int(key)] = found.get(int(key), 0) + count
     return found
+
+
+def _require_order(records: Sequence[StageRecord], judgement: Judgement) -> None:
+    """Raise an error unless each step's classes go on where those of the step before ended.
+
+    Between steps there may be classes that decisions brought.
+    """
+    known = 0
+    for record in records:
+        gap = known <= record.num_known <= judgement.free
+        if record.num_known != known and (not gap or not record.step):
+            raise GoalError(
+                f"Step {record.step} of the model goes on from {record.num_known} classes, but "
+                f"there were {known}: one of its steps is damaged. Restore it from a copy."
+            )
+        known = record.num_seen
+    if judgement.free > known + _MOST_MADE:
+        raise GoalError("The log names classes that cannot be. Restore the model from a copy.")
+
+
+def _vertices(record: StageRecord) -> list[int | None]:
+    return record.vertices or [None] * len(record.names)
 
 
 def class_name(text: str) -> str:

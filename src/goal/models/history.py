@@ -7,14 +7,16 @@ of them in order, less what was undone; so taking one back is leaving it out.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from goal.common.errors import GoalError
 from goal.common.section import Section
 
 FORMAT = 1
+
+Id = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]  # of a class, as a key
 
 Kind = Literal[
     "fit",
@@ -59,16 +61,26 @@ class Action(Section):
     time: str = ""
     kind: Kind
     said: str
-    step: int | None = None
-    seal: str | None = None
-    ids: list[int] = Field(default_factory=list)
+    step: int | None = Field(default=None, ge=0)
+    seal: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")  # it names a folder
+    ids: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)
     name: str | None = None
-    into: int | None = None
-    made: dict[str, str] = Field(default_factory=dict)
-    images: list[str] = Field(default_factory=list)
+    into: int | None = Field(default=None, ge=0)
+    made: dict[Id, str] = Field(default_factory=dict)
+    images: list[Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]] = Field(default_factory=list)
     files: list[str] = Field(default_factory=list)
-    targets: list[int] = Field(default_factory=list)
+    targets: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)
     of: list[int] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if any(len(part) not in (0, len(self.images)) for part in (self.files, self.targets)):
+            raise ValueError("as many files and classes as images, or none")
+        if self.kind == "merge" and self.into in self.ids:
+            raise ValueError("a class is merged into itself")
+        if self.id and any(not 0 < id < self.id for id in self.of):
+            raise ValueError("it is about actions that come later")
+        return self
 
     @property
     def classes(self) -> set[int]:
@@ -90,14 +102,16 @@ class Judgement(Section):
         made: Names of the classes that decisions brought.
         junk: Those that are none.
         confirmed: Those that are right.
+        free: First id that no decision ever brought, whether it was undone or not.
     """
 
     format: int = FORMAT
-    names: dict[str, str] = Field(default_factory=dict)
-    merged: dict[str, int] = Field(default_factory=dict)
-    made: dict[str, str] = Field(default_factory=dict)
+    names: dict[Id, str] = Field(default_factory=dict)
+    merged: dict[Id, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    made: dict[Id, str] = Field(default_factory=dict)
     junk: list[int] = Field(default_factory=list)
     confirmed: list[int] = Field(default_factory=list)
+    free: int = 0
 
     def without(self, first: int) -> "Judgement":
         """Forget classes from id `first` on, but for those that decisions brought."""
@@ -111,6 +125,7 @@ class Judgement(Section):
             made=self.made,
             junk=[id for id in self.junk if kept(id)],
             confirmed=[id for id in self.confirmed if kept(id)],
+            free=self.free,
         )
 
     def after(self, action: Action) -> "Judgement":
@@ -159,7 +174,8 @@ class History:
         judged = Judgement()
         for action in self.holding:
             judged = judged.after(action)
-        return judged
+        ever = [int(key) + 1 for line in self.lines for key in line.made]
+        return judged.model_copy(update={"free": max(ever, default=0)})
 
     @cached_property
     def undone(self) -> list[list[Action]]:
@@ -183,11 +199,6 @@ class History:
     def next_id(self) -> int:
         """Number of the next line."""
         return len(self.lines) + 1
-
-    def first_free(self, seen: int) -> int:
-        """Id for the next new class: none that a decision ever brought, undone or not."""
-        made = [int(key) + 1 for line in self.lines for key in line.made]
-        return max([seen, *made])
 
     def listed(self, ids: Iterable[int]) -> list[Action]:
         """The lines with some numbers, in order."""

@@ -44,12 +44,23 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.stages = folder / "stages"
-        self.features = folder / "features"
-        self.work = folder / ".work"
-        self._undone = folder / ".undone"
         self._undoing = folder / ".undoing"
         self._read: tuple[tuple[int, int, int] | None, History] | None = None
         self._parsed: dict[int, tuple[tuple[int, int, int], StageRecord]] = {}
+
+    @property
+    def features(self) -> Path:
+        """Folder of the features that the model computed."""
+        return files.inside(self.folder, "features")
+
+    @property
+    def work(self) -> Path:
+        """Folder of the step under way."""
+        return files.inside(self.folder, ".work")
+
+    @property
+    def _undone(self) -> Path:
+        return files.inside(self.folder, ".undone")
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -68,7 +79,7 @@ class Store:
         files.inside(self.folder, "stages")
         if not self.stages.is_dir():
             return 0
-        numbers = sorted(int(path.name) for path in self.stages.iterdir() if path.name.isdigit())
+        numbers = sorted(int(path.name) for path in self.stages.iterdir() if path.name.isdecimal())
         missing = [step for step in range(len(numbers)) if step not in numbers]
         if missing:
             raise GoalError(
@@ -156,7 +167,8 @@ class Store:
             plan = files.read_json(self.work / "plan.json")
         except GoalError:
             return None
-        return plan if isinstance(plan.get("step"), int) else None
+        numbers = (plan.get("step"), plan.get("count", 0))
+        return plan if all(type(number) is int for number in numbers) else None
 
     def begin(self, plan: Mapping[str, Any]) -> bool:
         """Start a step, or go on with the very same one; return whether there is one to go on."""
@@ -329,8 +341,4 @@ def _now() -> str:
 
 
 def _seal(folder: Path) -> str:
-    path = folder / manifest.MANIFEST
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise GoalError(f"Cannot read {file_name(path)}: {error.strerror}.") from error
+    return hashlib.sha256(files.read_bytes(folder / manifest.MANIFEST)).hexdigest()
