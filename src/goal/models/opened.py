@@ -22,11 +22,15 @@ from goal.learning.learner import Learner, learner_on_tokens, require_backbone, 
 from goal.methods.base import Outputs
 from goal.models.backbones import open_backbone, open_embedder
 from goal.models.classes import Roster
+from goal.models.facts import facts_of
 from goal.models.folder import ModelFolder
+from goal.models.history import History
 from goal.models.looking import look_at, pooled
 from goal.models.predictions import Predictions
 from goal.models.resampling import CentreCut, plain_cut
+from goal.models.rows import Rows, read_rows
 from goal.models.store import StageRecord
+from goal.models.teaching import Known, known_by, teach_learner
 from goal.settings.plain import read_settings
 from goal.settings.settings import Settings, compose
 
@@ -61,6 +65,9 @@ class OpenModel(ModelFolder):
         self._download = download
         self._workers = workers
         self._learner: tuple[str, Learner] | None = None  # and the seal of the step it is of
+        self._known: Known | None = None  # what that step left, before any decision
+        self._taught: tuple[int, ...] = ()  # the decisions that the learner knows
+        self._listed: tuple[str, Rows] | None = None  # and the seal of the last step
         self.skipped: list[tuple[str, str]] = []  # by the last call, and why
 
     @cached_property
@@ -144,15 +151,38 @@ class OpenModel(ModelFolder):
         return self._opened()[1]
 
     def _opened(self) -> tuple[Roster, Learner]:
-        """The classes and the method as the last step left them, both of the very same state."""
+        """The classes and the method as last step and decisions left them, of the same state."""
         while True:
-            records = self.records
+            records, history = self.records, self.store.history()
+            roster = Roster(records, history.judgement)
             seal = self.store.seal(records[-1].step)
-            roster = Roster(records, self.store.judgement())
             if self._learner is None or self._learner[0] != seal:
-                self._learner = (seal, self._restored(records))
-            if self.store.seal(self.records[-1].step) == seal:  # nobody changed it meanwhile
-                return roster, self._learner[1]
+                learner = self._restored(records)
+                self._learner, self._known, self._taught = (seal, learner), known_by(learner), ()
+            learner = self._learner[1]
+            self._teach(learner, records, roster, history)
+            now = self.store.history()
+            if self.store.seal(self.records[-1].step) == seal and now.lines == history.lines:
+                return roster, learner  # nobody changed it meanwhile
+
+    def _teach(
+        self, learner: Learner, records: list[StageRecord], roster: Roster, history: History
+    ) -> None:
+        """Let a learner know what was decided, unless it does."""
+        decided = tuple(action.id for action in history.teaching)
+        if self._known is None or decided == self._taught:
+            return
+        rows, facts = self._rows(records), facts_of(history.teaching)
+        with cpu_threads(self.settings.threads):
+            teach_learner(learner, self._known, self.store, records, roster, facts, rows)
+        self._taught = decided
+
+    def _rows(self, records: list[StageRecord]) -> Rows:
+        """The images of all stages, read once."""
+        seal = self.store.seal(records[-1].step)
+        if self._listed is None or self._listed[0] != seal:
+            self._listed = (seal, read_rows(self.store, records))
+        return self._listed[1]
 
     def _restored(self, records: list[StageRecord]) -> Learner:
         learner = self._build(self.settings, records[0].num_seen, records[0].origin)

@@ -57,6 +57,12 @@ class ShapeMemory(nn.Module):
             self.directions = torch.cat([self.directions, directions])
             self.spreads = torch.cat([self.spreads, spreads * found_K1])
 
+    def extend(self, count: int) -> None:
+        """Append so many classes that have neither a mean nor a shape."""
+        for name in ("means", "directions", "spreads"):
+            rows = getattr(self, name)
+            setattr(self, name, torch.cat([rows, rows.new_zeros(count, *rows.shape[1:])]))
+
     def _shape(self, points_Nd: Tensor, weights_N: Tensor, mean_d: Tensor) -> tuple[Tensor, Tensor]:
         """Largest principal directions of weighted samples and s times the variances there."""
         dimensions, rank = self.directions.shape[1:]
