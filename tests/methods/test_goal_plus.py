@@ -5,8 +5,8 @@ import torch
 
 from goal.methods.base import Method, infer_all
 from goal.methods.goal_plus import GoalPlus
-from goal.methods.parts.strangeness import some_of_each
 from goal.methods.goal_plus_trained import TrainedGoalPlus
+from goal.methods.parts.strangeness import some_of_each
 from goal.numerics.simplex import UNOWNED
 from goal.testing.planted import base_stage, next_stage, small_method
 from goal.testing.teaching import TEST, learn
@@ -130,12 +130,13 @@ def test_states_of_the_first_version_are_taken_over() -> None:
     for name, tensor in now.items():
         old = next((o + name.removeprefix(n) for n, o in first.items() if name.startswith(n)), name)
         then[old] = tensor
-    del then["memory.wary"]
+    del then["memory.wary"], then["memory.strange"]
     back = method.carried_over(then)
     assert back.keys() == now.keys()
-    rest = now.keys() - {"memory.wary"}
+    rest = now.keys() - {"memory.wary", "memory.strange"}
     assert all(torch.equal(back[name], now[name]) for name in rest)
     assert torch.allclose(back["memory.wary"], torch.tensor([0, 0, 0, 0.16, 0.16]).double())
+    assert len(back["memory.strange"]) == 0
 
 
 def test_many_labelled_images_are_thinned_class_by_class() -> None:

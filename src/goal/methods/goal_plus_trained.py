@@ -118,10 +118,6 @@ class TrainedGoalPlus(AlignedBase):
         wary[: len(state["classifier.weight"])] = 0
         return FeatureMemory.carried_over({**renamed, "memory.wary": wary})
 
-    def strangeness(self, scores: Tensor) -> Tensor | None:
-        """Share of known images that are as strange as each image, or more."""
-        return self.memory.strangeness(scores)
-
     def weights(self) -> None:
         """None: Gaussians have no weight vectors."""
 
