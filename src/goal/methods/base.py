@@ -198,6 +198,13 @@ class Method(nn.Module):
         """Class probabilities of scores, (N, K): cosines, at the usual temperature."""
         return (scores / 0.1).softmax(dim=1)
 
+    def strangeness(self, scores: Tensor) -> Tensor | None:
+        """Share of known images that are as far from all classes as each image, or farther, (N,).
+
+        `scores` are those of `class_scores`. None from methods that cannot tell.
+        """
+        return None
+
     @classmethod
     def carried_over(cls, state: dict[str, Tensor]) -> dict[str, Tensor]:
         """A saved state as this version names its tensors; states of older versions are renamed."""

@@ -34,6 +34,7 @@ from goal.methods.base import LabelledStage, Method, MethodSettings, Outputs, St
 from goal.methods.goal_plus_trained import TrainedGoalPlus
 from goal.methods.parts.feature_memory import FeatureMemory
 from goal.methods.parts.goal_plus_settings import GoalPlusSettings
+from goal.methods.parts.strangeness import some_of_each
 from goal.methods.parts.vertex_ridge import VertexRidge
 from goal.numerics.simplex import VertexLedger
 
@@ -86,7 +87,7 @@ class GoalPlus(Method):
     def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Fit the spaces and remember base classes, or discover new ones and remember them."""
         if isinstance(stage, LabelledStage):
-            chosen = _some_of_each(stage.labels, LEARNED)
+            chosen = some_of_each(stage.labels, LEARNED)
             features = self._features(stage.tokens, chosen)
             labels = stage.labels[chosen].to(features.device)
             if self.ridge:
@@ -131,18 +132,15 @@ class GoalPlus(Method):
         """Posterior of the softened log-densities."""
         return scores.softmax(dim=1)
 
+    def strangeness(self, scores: Tensor) -> Tensor | None:
+        """Share of known images that are as strange as each image, or more."""
+        return self.memory.strangeness(scores)
+
+    @classmethod
+    def carried_over(cls, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """States of before strangeness was measured."""
+        return FeatureMemory.carried_over(state)
+
     def _all(self, features: Tensor) -> Sequence[Tensor]:
         """What decides: the pretrained feature, and the aligned one if there is any."""
         return [features, self.ridge(features)] if self.ridge else [features]
-
-
-def _some_of_each(labels_N: Tensor, most: int) -> Tensor:
-    """Positions of at most `most` images, evenly taken from each class; all if there are fewer."""
-    if len(labels_N) <= most:
-        return torch.arange(len(labels_N))
-    each = max(1, most // int(labels_N.max() + 1))
-    order = labels_N.argsort(stable=True)
-    counts = torch.bincount(labels_N)
-    first = torch.repeat_interleave(counts.cumsum(0) - counts, counts)
-    step = torch.repeat_interleave(-(-counts // each), counts)
-    return order[(torch.arange(len(order)) - first) % step == 0].sort().values
