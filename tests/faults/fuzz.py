@@ -36,9 +36,10 @@ from goal.models.predictions import Predictions
 from goal.models.store import Judgement, StageRecord, Store
 from goal.protocol.stages import ProtocolSettings, class_order
 from goal.report.compare import paper_tables
-from goal.report.formats import FORMATS
+from goal.report.formats import TIDY, latex, markdown
 from goal.report.page import render
 from goal.report.runs import load_run
+from goal.report.tidy import tidy_rows
 from goal.settings.plain import parse_assignments, read_settings
 from goal.settings.recipes import read_recipe, recipe_titles
 from goal.settings.settings import compose
@@ -128,8 +129,10 @@ def _all_reports(run: Path) -> None:
     page = render([load_run(run)])
     assert "<script>=" not in page and "<script><" not in page
     for table in paper_tables([run]):
-        for write in FORMATS.values():
-            write(table)
+        markdown(table)
+        latex(table)
+    for write in TIDY.values():
+        write(tidy_rows([run]))
 
 
 def checkpoint_file(folder: Path) -> Attempt:
