@@ -13,10 +13,10 @@ from goal.verify import verify
 def add_step(stages: Path, number: int, chained: bool = True) -> None:
     place = stages / f"{number:03d}"
     place.mkdir(parents=True)
-    files.write_json(place / "stage.json", {"step": number})
+    files.write_json(place / "step.json", {"step": number})
     files.write_text(place / "predictions.csv", f"image,class\na.png,{number}\n")
     before = manifest.seal_of(stages / f"{number - 1:03d}") if number else ""
-    names = ["stage.json", "predictions.csv"]
+    names = ["step.json", "predictions.csv"]
     manifest.seal(place, names, previous=before if chained else None)
 
 
@@ -68,7 +68,7 @@ def test_a_step_of_another_model_is_found(tmp_path: Path) -> None:
         add_step(tmp_path / name / "stages", 0)
     other = tmp_path / "two" / "stages" / "000"
     files.write_text(other / "predictions.csv", "image,class\nb.png,0\n")
-    manifest.seal(other, ["stage.json", "predictions.csv"], previous="")
+    manifest.seal(other, ["step.json", "predictions.csv"], previous="")
     for name in ("one", "two"):
         add_step(tmp_path / name / "stages", 1)
     assert verify(tmp_path).problems == []
