@@ -19,7 +19,9 @@ def interrupted(words: list[str], ready: Callable[[], bool], number: int) -> tup
     """Start `goal WORDS`, send it a signal once it is ready; return exit code and messages."""
     command = [sys.executable, "-m", "goal", *words]
     # Its own group, and the handlers that a shell in the foreground would leave it.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what is ignored is inherited
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # what is ignored is inherited
     child = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

@@ -10,13 +10,17 @@ from goal.storage import files, manifest
 from goal.verify import verify
 
 
+RECORD = {"format": 1, "kind": "discover", "created": "", "version": "", "key": "", "trunk": ""}
+RECORD |= {"num_known": 0}
+
+
 def add_step(stages: Path, number: int, chained: bool = True) -> None:
     place = stages / f"{number:03d}"
     place.mkdir(parents=True)
-    files.write_json(place / "step.json", {"step": number})
+    files.write_json(place / "stage.json", {**RECORD, "step": number, "index": number})
     files.write_text(place / "predictions.csv", f"image,class\na.png,{number}\n")
     before = manifest.seal_of(stages / f"{number - 1:03d}") if number else ""
-    names = ["step.json", "predictions.csv"]
+    names = ["stage.json", "predictions.csv"]
     manifest.seal(place, names, previous=before if chained else None)
 
 
@@ -68,7 +72,7 @@ def test_a_step_of_another_model_is_found(tmp_path: Path) -> None:
         add_step(tmp_path / name / "stages", 0)
     other = tmp_path / "two" / "stages" / "000"
     files.write_text(other / "predictions.csv", "image,class\nb.png,0\n")
-    manifest.seal(other, ["step.json", "predictions.csv"], previous="")
+    manifest.seal(other, ["stage.json", "predictions.csv"], previous="")
     for name in ("one", "two"):
         add_step(tmp_path / name / "stages", 1)
     assert verify(tmp_path).problems == []
@@ -99,7 +103,7 @@ def test_what_lies_behind_a_link_is_not_taken_for_verified(model: Path, tmp_path
 def test_a_link_within_is_followed_to_its_own_place(model: Path) -> None:
     (model / "stages").rename(model / "steps")
     (model / "stages").symlink_to("steps")
-    assert verify(model).problems == []
+    assert problems(model) == f"{model / 'stages'} is a link: a model's files lie in its folder."
     (model / "steps" / "001" / "predictions.csv").write_text("flipped")
     assert "001/predictions.csv has changed" in problems(model)
     (model / "nowhere").symlink_to("not-there")

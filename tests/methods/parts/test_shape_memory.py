@@ -88,7 +88,10 @@ def test_learning_more_leaves_the_known_alone_and_an_empty_class_has_its_place()
     memory = ShapeMemory(4, 0.1, rank=3)
     samples = points(20, 4)
     memory.learn(samples, torch.ones(20, 1), torch.zeros(1, 4))
-    before, parts = memory(samples), {key: part.clone() for key, part in memory.state_dict().items()}
+    before, parts = (
+        memory(samples),
+        {key: part.clone() for key, part in memory.state_dict().items()},
+    )
     instead = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
     memory.learn(samples, torch.zeros(20, 1), instead)
     for key, part in parts.items():
