@@ -36,11 +36,7 @@ from goal.models.predictions import Predictions
 from goal.models.store import Judgement, StageRecord, Store
 from goal.protocol.stages import ProtocolSettings, class_order
 from goal.report.compare import paper_tables
-<<<<<<< HEAD
-from goal.report.formats import TIDY, latex, markdown
-=======
 from goal.report.formats import TIDY, latex_tables, markdown
->>>>>>> main
 from goal.report.page import render
 from goal.report.runs import load_run
 from goal.report.tidy import tidy_rows
@@ -132,15 +128,9 @@ def results_files(folder: Path) -> Attempt:
 def _all_reports(run: Path) -> None:
     page = render([load_run(run)])
     assert "<script>=" not in page and "<script><" not in page
-<<<<<<< HEAD
-    for table in paper_tables([run]):
-        markdown(table)
-        latex(table)
-=======
     tables = paper_tables([run])
     for text in (latex_tables(tables), *map(markdown, tables)):
         assert isinstance(text, str)
->>>>>>> main
     for write in TIDY.values():
         write(tidy_rows([run]))
 
