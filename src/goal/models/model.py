@@ -26,8 +26,8 @@ from goal.learning.learner import Learner
 from goal.learning.trainer import EpochRecord
 from goal.methods.base import LabelledStage, Stage
 from goal.models.classes import Roster, class_names
+from goal.models.correcting import Correcting
 from goal.models.looking import look_banked
-from goal.models.opened import OpenModel
 from goal.models.page import pictures
 from goal.models.piles import (
     IMAGES,
@@ -51,6 +51,7 @@ from goal.models.requests import (
     tell_of_two_labels,
 )
 from goal.models.store import StageRecord
+from goal.models.teaching import known_by, make_room, state_of
 from goal.models.waiting import PATIENCE, UNSURE, features_of, waiting_in
 from goal.settings.settings import Settings
 from goal.storage import checkpoint
@@ -58,7 +59,7 @@ from goal.storage import checkpoint
 __all__ = ["AUTO", "Model"]
 
 
-class Model(OpenModel):
+class Model(Correcting):
     """A model folder, opened, that learns."""
 
     # -- learning ---------------------------------------------------------------------------------
@@ -161,17 +162,19 @@ class Model(OpenModel):
             self.store.begin({**plan, "count": count})
             learner = self._current()
             self._learner = None  # it changes now, and is worth nothing until the step is finished
-            stage = Stage(last.index + 1, last.num_seen, count, epochs, work.tokens)
+            first = self.roster.next_id
+            make_room(learner, first)
+            stage = Stage(last.index + 1, first, count, epochs, work.tokens)
             names = self.roster.fresh_names(count)
             about, found, history = self._learned(
-                learner, stage, work, {**facts, "names": names, "num_known": last.num_seen}
+                learner, stage, work, {**facts, "names": names, "num_known": first}
             )
-            used = len(np.unique(found.ids[found.ids >= last.num_seen]))
+            used = len(np.unique(found.ids[found.ids >= first]))
             if used == count:
                 return self._conclude(learner, work, about, found, {"history.jsonl": history})
             self.reporter.say(f"Of {count} new classes, {used} came out with images.")
             count = used
-        return self._nothing_new(work, last, {**facts, "num_known": last.num_seen}, plan)
+        return self._nothing_new(work, last, {**facts, "num_known": self.roster.next_id}, plan)
 
     def _nothing_new(
         self, work: Work, last: StageRecord, facts: dict[str, Any], plan: dict[str, Any]
@@ -180,7 +183,7 @@ class Model(OpenModel):
         if work.unknown is not None:
             self.store.begin({**plan, "count": 0})
             learner = self._current()
-            stage = Stage(last.index + 1, last.num_seen, 0, 0, work.tokens)
+            stage = Stage(last.index + 1, self.roster.next_id, 0, 0, work.tokens)
             about, found = self._described(learner, stage, work, facts)
             if found.unknown.any():
                 self.reporter.say("No new class found; what is of no class waits for more images.")
@@ -203,6 +206,8 @@ class Model(OpenModel):
         tokens = learner.tokens(pile.fresh.images, np.arange(len(pile.fresh)), index, lost)
         kept = pile.fresh.without(lost)
         self.skipped = kept.skipped
+        if isinstance(learner.bank, FeatureBank):
+            learner.bank.keep(kept)
         waiting = waiting_in(self.store).without(pile.contents)
         if unknown is None:
             return Work(pile, lost, kept, tokens, idle=waiting)
@@ -275,6 +280,7 @@ class Model(OpenModel):
             waited=len(work.waited),
             skipped=len(work.kept.skipped),
             source=work.kept.source,
+            minded=[action.id for action in self.store.history().teaching],
             seen=work.pile.seen,
             repeated=work.pile.repeated,
             blank=work.kept.blank(),
@@ -300,6 +306,7 @@ class Model(OpenModel):
     ) -> StageRecord:
         """Write a step whose images have been learned and looked at."""
         images, table, fresh = work.pile.whole(found.part(0, len(work.kept)), work.lost)
+        table = table.without_junk()
         if labels is not None:
             found = found.labelled(labels)
         sizes = Counter(found.ids[~found.unknown].tolist())
@@ -323,8 +330,10 @@ class Model(OpenModel):
         }
         if len(unsure):
             contents[UNSURE] = unsure.content()
-        self.store.commit(about, contents, _state(learner))
-        self._learner = (self.store.seal(about.step), learner)
+        self.store.commit(about, contents, self._state(learner, about.num_known))
+        if not self._taught:  # else it is what decisions made of the step
+            self._learner = (self.store.seal(about.step), learner)
+            self._plain = known_by(learner)
         return self.records[-1]
 
     def extend_vertices(self, total: int) -> StageRecord:
@@ -350,13 +359,18 @@ class Model(OpenModel):
                 version=__version__,
                 key=f"extend {total}",
                 requested=total,
-                num_known=last.num_seen,
+                num_known=self.roster.next_id,
                 trunk=learner.bank.fingerprint,
                 **_room(learner),
             )
             self.store.begin({"step": about.step, "key": about.key})
-            self.store.commit(about, {}, _state(learner))
+            self.store.commit(about, {}, self._state(learner, about.num_known))
             return self.records[-1]
+
+    def _state(self, learner: Learner, before: int) -> dict[str, Any]:
+        """Everything that a step leaves to the next one; corrections are no part of it."""
+        known = self._plain if self._taught else None
+        return state_of(learner, known, before, self._counted)
 
     def _fitted_already(self, records: list[StageRecord], key: str) -> StageRecord:
         if len(records) == 1 and records[0].key == key:
@@ -374,11 +388,6 @@ class Model(OpenModel):
                 f"{last.capacity} are free. Add some: `goal extend-vertices --model "
                 f"{self.store.folder} --to {2 * (last.capacity or 1)}`."
             )
-
-
-def _state(learner: Learner) -> dict[str, Any]:
-    """Everything that a step leaves to the next one."""
-    return {"method": learner.method.state_dict(), **learner.counter.state_dict()}
 
 
 def _room(learner: Learner) -> dict[str, Any]:

@@ -92,6 +92,13 @@ def state_of(
     return {**state, "method": plain, "means": means}
 
 
+def make_room(learner: Learner, total: int) -> None:
+    """Let a method that learns from corrections keep a place for each class there ever was."""
+    method = frozen_memory(learner)
+    if method is not None:
+        method.memory.extend(total)
+
+
 class _Told:
     """What decisions say, as far as the model has the images and classes that it is about."""
 
@@ -193,6 +200,11 @@ class _Told:
         return Touched(
             sorted(moving),
             frozenset(self._made),
+            frozenset(
+                id
+                for id in map(self._row_id, self._pins)
+                if id in moving and id not in pinned and id not in seeded
+            ),
             len(self._roster.present),
             [max(1, sizes.get(str(id), 1)) for id in range(self._base)],
             frozenset(id for id in self._roster.judgement.confirmed if self._there(id)),

@@ -31,6 +31,7 @@ _SETTLED = 1e-4
 _INERTIA = 4.0  # images that the former mean of a class counts as, beside answers, at the start
 _NONE = 1e-4  # shares below it count as none
 _RARE = 1e-6
+_CLEARLY = 1.0  # by how much log-likelihood per image of a class it is needed
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Touched:
     Attributes:
         moving: Discovered and made ones, ascending.
         made: Those of them that decisions brought; all images compete for them.
+        left: Those whose images were said to be of others, while no image was said to be of them.
         total: Classes there are then, with places for those that were undone.
         labelled: How many images each labelled class was learned from.
         confirmed: Classes that a person confirmed: nothing is held against them.
@@ -68,6 +70,7 @@ class Touched:
 
     moving: Sequence[int]
     made: frozenset[int]
+    left: frozenset[int]
     total: int
     labelled: Sequence[int]
     confirmed: frozenset[int]
@@ -81,9 +84,9 @@ def reestimated(
     memory.extend(touched.total)
     shares_NT = evidence.pinned_N.new_zeros(len(evidence.pinned_N), 0).double()
     if touched.moving:
-        points_Nd = memory.looking(evidence.features[0])
-        means_Td, shares_NT = _settled(memory, points_Nd, evidence, touched)
-        _remember(memory, evidence, touched, means_Td, shares_NT)
+        found = _needed(memory, memory.looking(evidence.features[0]), evidence, touched)
+        shares_NT = found.shares_NT
+        _remember(memory, evidence, touched, found)
     _add_to_labelled(memory, evidence, touched)
     for id in touched.confirmed:
         if bool(memory.wary[id].isfinite()):
@@ -91,17 +94,51 @@ def reestimated(
     return memory, shares_NT
 
 
-def _settled(
+@dataclass(frozen=True)
+class _Settled:
+    """The touched classes after EM: their means, the shares of images, and how likely that is."""
+
+    means_Td: Tensor
+    shares_NT: Tensor
+    likelihood: float
+    gone: frozenset[int] = frozenset()
+
+
+def _needed(
     memory: FeatureMemory, points_Nd: Tensor, evidence: Evidence, touched: Touched
-) -> tuple[Tensor, Tensor]:
-    """EM in which only the touched classes move: their means, and the shares of images."""
+) -> _Settled:
+    """EM without the classes that answers emptied.
+
+    Where images of a class were said to be of others, it may be nothing but those others mixed.
+    It would go on sharing their images with them, so it is left out unless images are clearly
+    likelier with it.
+    """
+    best = _settled(memory, points_Nd, evidence, touched, frozenset())
+    for place, id in enumerate(touched.moving):
+        if id in touched.left:
+            trial = _settled(memory, points_Nd, evidence, touched, best.gone | {id})
+            members = float(best.shares_NT[:, place].sum())
+            if trial.likelihood > best.likelihood - _CLEARLY * members:
+                best = trial
+    return best
+
+
+def _settled(
+    memory: FeatureMemory,
+    points_Nd: Tensor,
+    evidence: Evidence,
+    touched: Touched,
+    gone: frozenset[int],
+) -> _Settled:
+    """EM in which only the touched classes move, and those that are gone have no image."""
     softness = 2 * memory.settings.temperature
     base, found, count = _fixed(memory, points_Nd, evidence, touched, softness)
-    open_NT = _open(evidence, touched)
+    open_NT = _open(evidence, touched, gone)
+    count = max(1, count - len(gone))
     pins_NT = _pins(evidence, touched).to(points_Nd)
     free_N = (evidence.pinned_N == ANYWHERE).to(points_Nd)[:, None]
     means_Td, novel = _starts(memory, points_Nd, evidence, touched), 0.5
-    shares_NT = pins_NT
+    shares_NT, total_N = pins_NT, base
     for _ in range(_STEPS):
         each = math.log(novel / count)
         joint_NT = each - torch.cdist(points_Nd, means_Td).square() / softness
@@ -118,7 +155,7 @@ def _settled(
         means_Td = moved_Td
         if change < _SETTLED:
             break
-    return means_Td, shares_NT
+    return _Settled(means_Td, shares_NT, float((free_N[:, 0] * total_N).sum()), gone)
 
 
 def _fixed(
@@ -152,13 +189,14 @@ def _log_density(points_Nd: Tensor, means_Kd: Tensor, softness: float) -> Tensor
     return -torch.cdist(points_Nd, means_Kd).square() / softness
 
 
-def _open(evidence: Evidence, touched: Touched) -> Tensor:
+def _open(evidence: Evidence, touched: Touched, gone: frozenset[int]) -> Tensor:
     """Which touched classes each image may belong to, (N, T)."""
     made = torch.tensor([id in touched.made for id in touched.moving])
     ids = torch.tensor(list(touched.moving))
     open_NT = made.to(evidence.seen_N.device) | (
         ids.to(evidence.seen_N.device) < evidence.seen_N[:, None]
     )
+    open_NT[:, [id in gone for id in touched.moving]] = False
     for row, classes in evidence.barred.items():
         for id in classes:
             if id in touched.moving:
@@ -194,10 +232,10 @@ def _remember(
     memory: FeatureMemory,
     evidence: Evidence,
     touched: Touched,
-    means_Td: Tensor,
-    shares_NT: Tensor,
+    found: _Settled,
 ) -> None:
     """Let the memory know the touched classes as they are now."""
+    means_Td, shares_NT = found.means_Td, found.shares_NT
     rows = (shares_NT.amax(dim=1) > _NONE).nonzero()[:, 0]
     shares = shares_NT[rows]
     points = memory.points([one[rows] for one in evidence.features])
@@ -212,6 +250,7 @@ def _remember(
     guessed_T = 1 - given_T / weight_T.clamp_min(1e-12)
     wary_T = wariness(weight_T * evidence.stand_for, memory.settings.caution)
     memory.wary[moving] = wary_T * guessed_T.clamp(0, 1)
+    memory.wary[sorted(found.gone)] = torch.inf
 
 
 def _add_to_labelled(memory: FeatureMemory, evidence: Evidence, touched: Touched) -> None:
