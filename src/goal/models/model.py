@@ -19,7 +19,6 @@ from goal.common.wording import counted
 from goal.data.own_images import ImageSet
 from goal.distributed import usable
 from goal.features.bank import FeatureBank
-from goal.features.given import known_features
 from goal.features.origin import Origin
 from goal.features.source import FeatureSource
 from goal.learning.learner import Learner
@@ -28,6 +27,7 @@ from goal.methods.base import LabelledStage, Stage
 from goal.models.classes import Roster, class_names
 from goal.models.looking import look_banked
 from goal.models.opened import OpenModel
+from goal.models.origins import on_features
 from goal.models.page import pictures
 from goal.models.piles import (
     IMAGES,
@@ -89,7 +89,7 @@ class Model(OpenModel):
             if records:
                 return self._fitted_already(records, key)
             self.store.require_empty()
-            settings, origin = _on_features(settings, given)
+            settings, origin = on_features(settings, given)
             learner = self._build(settings, len(names), origin)
             pile = sort_out(given, {})
             work = self._gather(learner, pile, 0)
@@ -391,20 +391,6 @@ def _room(learner: Learner) -> dict[str, Any]:
 def _origin(learner: Learner) -> Origin | None:
     """Where a learner's features come from, if it learns from features."""
     return learner.bank.origin if isinstance(learner.bank, FeatureBank) else None
-
-
-def _on_features(settings: Settings, given: ImageSet) -> tuple[Settings, Origin | None]:
-    """Settings for features that came as such, and their origin; others stay as they are."""
-    behind = known_features(given.images)
-    if behind is None:
-        return settings, None
-    if not settings.method.frozen:
-        raise GoalError(
-            f"The method {settings.method.name} trains a part of the backbone, so it needs images. "
-            "Features can be taken by goal-plus."
-        )
-    backbone = settings.backbone.model_copy(update={"name": behind.origin.backbone})
-    return settings.model_copy(update={"backbone": backbone}), behind.origin
 
 
 def _now() -> str:

@@ -210,4 +210,4 @@ class Asking:
         known = torch.cat([self._memory.known[: self._first], means_Md])
         far = torch.cdist(self._points, known).amin(dim=1)
         near = (self._points - self._points[far.argmax()]).norm(dim=1)
-        return self._points[near.argsort()[:_FEW]].mean(dim=0)
+        return torch.as_tensor(self._points[near.argsort()[:_FEW]].mean(dim=0))

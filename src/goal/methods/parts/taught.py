@@ -142,7 +142,8 @@ class _Allowed:
 def _allowed(
     memory: FeatureMemory, points_Nd: Tensor, touched: Sequence[int], answers: Answers
 ) -> _Allowed:
-    fixed = [one for one in range(len(memory)) if one not in set(touched)]
+    there = memory.wary.isfinite().tolist()  # others are no classes any more
+    fixed = [one for one, is_ in enumerate(there) if is_ and one not in set(touched)]
     far_NF = -torch.cdist(points_Nd, memory.known[fixed]).square()
     far_NF = far_NF / (2 * memory.settings.temperature)
     may = torch.ones(len(points_Nd), len(touched), dtype=torch.bool, device=points_Nd.device)
