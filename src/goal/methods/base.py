@@ -7,7 +7,7 @@ label of an unlabelled image: `Batch` and `Stage` have no place for one.
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Protocol, Self
 
 import torch
 import torch.nn.functional as F
@@ -41,6 +41,24 @@ class Stage:
     def num_seen(self) -> int:
         """Classes known after the stage."""
         return self.num_known + self.num_new
+
+
+class Person(Protocol):
+    """Somebody who can be asked about a stage's images, so many times."""
+
+    @property
+    def left(self) -> int:
+        """Questions that may still be asked."""
+
+    def says(self, position: int) -> int:
+        """The name, as a number, that the image at a position goes by; base classes' are theirs."""
+
+
+@dataclass(frozen=True)
+class AskedStage(Stage):
+    """An unlabelled stage in which a method may ask a person."""
+
+    person: Person
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,9 @@ from torch import Tensor
 
 from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens, TokenSource, device_of, drawn
-from goal.methods.base import LabelledStage, Method, MethodSettings, Outputs, Stage
+from goal.methods.base import AskedStage, LabelledStage, Method, MethodSettings, Outputs, Stage
 from goal.methods.goal_plus_trained import TrainedGoalPlus
+from goal.methods.parts.asking import Asking
 from goal.methods.parts.feature_memory import FeatureMemory
 from goal.methods.parts.goal_plus_settings import GoalPlusSettings
 from goal.methods.parts.strangeness import some_of_each
@@ -49,6 +50,8 @@ class GoalPlus(Method):
 
     Settings = GoalPlusSettings
 
+    named: Tensor  # what a person who was asked calls each class, -1 for nothing yet, (K,)
+
     def __init__(
         self, settings: GoalPlusSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> None:
@@ -60,6 +63,7 @@ class GoalPlus(Method):
             vertices = settings.num_vertices or max(capacity, 2)
             self.ridge = VertexRidge(vertices, max(vertices, tail.width), settings.ridge, seed)
         self.memory = FeatureMemory(settings, 2 if self.ridge else 1)
+        self.register_buffer("named", torch.zeros(0, dtype=torch.int64))
 
     @classmethod
     def build(
@@ -93,11 +97,18 @@ class GoalPlus(Method):
             if self.ridge:
                 self.ridge.fit(features, labels, stage.num_new)
             self.memory.fit(self._all(features), labels, stage.num_new)
+            self.named = torch.arange(stage.num_new)
             return
-        features = self._features(stage.tokens, drawn(stage.tokens, LEARNED, rng))
+        chosen = drawn(stage.tokens, LEARNED, rng)
+        features = self._features(stage.tokens, chosen)
         found = self.memory.discover(self._all(features), stage.num_new, rng)
+        shares = found.shares_NM
+        if isinstance(stage, AskedStage) and stage.person.left:
+            asking = Asking(self.memory, self._all(features), stage.num_known, shares, self.named)
+            random = rng if self.settings.asking == "random" else None
+            self.memory, shares, self.named = asking.run(stage.person, chosen, random)
         if self.ridge:
-            classes = found.shares_NM.argmax(dim=1)
+            classes = shares.argmax(dim=1)
             self.ridge.claim(features, classes, stage.num_known, stage.num_new)
 
     @torch.no_grad()
@@ -138,8 +149,8 @@ class GoalPlus(Method):
 
     @classmethod
     def carried_over(cls, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """States of before strangeness was measured."""
-        return FeatureMemory.carried_over(state)
+        """States of before strangeness was measured and people were asked."""
+        return {"named": torch.zeros(0, dtype=torch.int64), **FeatureMemory.carried_over(state)}
 
     def _all(self, features: Tensor) -> Sequence[Tensor]:
         """What decides: the pretrained feature, and the aligned one if there is any."""

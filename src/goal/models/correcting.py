@@ -20,6 +20,7 @@ from goal.models.facts import Facts, facts_of
 from goal.models.finding import find_images
 from goal.models.history import Action
 from goal.models.opened import OpenModel
+from goal.models.piles import Learned, learned_images
 from goal.models.records import StageRecord
 from goal.models.rows import NONE
 from goal.models.splitting import LEAST, parts_of
@@ -70,15 +71,8 @@ class Correcting(OpenModel):
             rows, target = find_images(table, images), roster.owner[roster.find(to)]
             said = f"the moving of {_named(table, rows)} to {roster.names[target]}"
             said += _merged(roster, to) + self._instead(table, rows, target, roster)
-            return self._act(
-                Action(
-                    kind="move",
-                    said=said,
-                    ids=[target],
-                    **_about(table, rows),
-                    targets=[target] * len(rows),
-                )
-            )
+            noted = Action(kind="move", said=said, ids=[target])
+            return self._act(_about(noted, table, rows, [target] * len(rows)))
 
     def reject(self, images: Images, source: str | None = None) -> Action:
         """Say that images are not of a class, by default of that which each is in now."""
@@ -101,8 +95,8 @@ class Correcting(OpenModel):
             )
             said += f" ({again} of them had been said to be of it)" if again else ""
             ids = sorted(set(targets))
-            about = _about(table, rows)
-            return self._act(Action(kind="reject", said=said, ids=ids, **about, targets=targets))
+            noted = Action(kind="reject", said=said, ids=ids)
+            return self._act(_about(noted, table, rows, targets))
 
     def confirm(self, name: str, images: Images = ()) -> Action:
         """Say that a class is right, or that some images of it are."""
@@ -112,11 +106,8 @@ class Correcting(OpenModel):
                 rows, target = find_images(table, images), roster.owner[roster.find(name)]
                 said = f"the confirming of {_named(table, rows)} as {roster.names[target]}"
                 said += self._instead(table, rows, target, roster)
-                targets = [target] * len(rows)
-                about = _about(table, rows)
-                return self._act(
-                    Action(kind="confirm", said=said, ids=[target], **about, targets=targets)
-                )
+                noted = Action(kind="confirm", said=said, ids=[target])
+                return self._act(_about(noted, table, rows, [target] * len(rows)))
         with self.changing():
             roster = self.roster
             id = roster.owner[roster.find(name)]
@@ -182,16 +173,9 @@ class Correcting(OpenModel):
             chosen = np.concatenate([rows[seed] for seed in seeds])
             targets = [one for one, seed in zip(ids, seeds, strict=True) for _ in seed]
             said = f"the splitting of {name} into {name}, {', '.join(fresh)}"
-            return self._act(
-                Action(
-                    kind="split",
-                    said=said,
-                    ids=[id],
-                    made={str(one): label for one, label in zip(ids[1:], fresh, strict=True)},
-                    **_about(table, chosen),
-                    targets=targets,
-                )
-            )
+            made = {str(one): label for one, label in zip(ids[1:], fresh, strict=True)}
+            noted = Action(kind="split", said=said, ids=[id], made=made)
+            return self._act(_about(noted, table, chosen, targets))
 
     def junk(self, name: str) -> Action:
         """Say that a class is none: what is like it is of no class from now on."""
@@ -217,6 +201,20 @@ class Correcting(OpenModel):
                 "tables follow them, predictions do not."
             )
         return noted
+
+    def _learned_before(self, records: Sequence[StageRecord]) -> dict[bytes, Learned]:
+        """Images that teach nothing again: what was learned or taught, under today's decisions."""
+        found = learned_images(self.store, records)
+        if not self.store.history().teaching:
+            return found
+        table = self.table()
+        columns = (table.stage, table.class_id, table.confidence, table.second_id)
+        less = (table.confidence - table.margin).tolist()
+        rows = zip(table.digests, *(column.tolist() for column in columns), less, strict=True)
+        for digest, stage, *row in rows:
+            if digest in found or row[0] != NONE:
+                found[digest] = Learned(max(stage, 0), *row)
+        return found
 
     def _settle(self) -> None:
         """Count the images of each class under what was decided."""
@@ -306,12 +304,15 @@ def _needed(records: Sequence[StageRecord], held: Sequence[int]) -> bool:
     return any(set(held) != set(record.minded) for record in records if record.kind == "discover")
 
 
-def _about(table: Table, rows: IntArray) -> dict[str, list[str]]:
+def _about(action: Action, table: Table, rows: IntArray, targets: Sequence[int]) -> Action:
+    """An action about images, with a class for each."""
     listed = rows.tolist()
-    return {
+    about = {
         "images": [table.digests[row].hex() for row in listed],
         "files": [table.files[row] for row in listed],
+        "targets": list(targets),
     }
+    return action.model_copy(update=about)
 
 
 def _named(table: Table, rows: IntArray) -> str:

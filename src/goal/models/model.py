@@ -19,8 +19,6 @@ from goal.common.wording import counted
 from goal.data.own_images import ImageSet
 from goal.distributed import usable
 from goal.features.bank import FeatureBank
-from goal.features.given import known_features
-from goal.features.origin import Origin
 from goal.features.source import FeatureSource
 from goal.learning.learner import Learner
 from goal.learning.trainer import EpochRecord
@@ -28,6 +26,7 @@ from goal.methods.base import LabelledStage, Stage
 from goal.models.classes import Roster, class_names
 from goal.models.correcting import Correcting
 from goal.models.looking import look_banked
+from goal.models.origins import on_features, origin, vertex_room
 from goal.models.page import pictures
 from goal.models.piles import (
     IMAGES,
@@ -35,7 +34,6 @@ from goal.models.piles import (
     Work,
     images_table,
     labels_of,
-    learned_images,
     sort_out,
     stages_of,
 )
@@ -90,8 +88,8 @@ class Model(Correcting):
             if records:
                 return self._fitted_already(records, key)
             self.store.require_empty()
-            settings, origin = _on_features(settings, given)
-            learner = self._build(settings, len(names), origin)
+            settings, given_origin = on_features(settings, given)
+            learner = self._build(settings, len(names), given_origin)
             pile = sort_out(given, {})
             work = self._gather(learner, pile, 0)
             chosen = labels_of(work.kept, given, labels)
@@ -132,7 +130,7 @@ class Model(Correcting):
             if last.kind == "discover" and last.key == key:
                 self.reporter.say("The model has learned exactly these images in its last stage.")
                 return last
-            pile = sort_out(given, learned_images(self.store, records))
+            pile = sort_out(given, self._learned_before(records))
             if not len(pile.fresh):
                 self._nothing_fresh(pile)
                 return None
@@ -208,7 +206,7 @@ class Model(Correcting):
         self.skipped = kept.skipped
         if isinstance(learner.bank, FeatureBank):
             learner.bank.keep(kept)
-        waiting = waiting_in(self.store).without(pile.contents)
+        waiting = waiting_in(self.store).without([*pile.contents, *self._facts().classes])
         if unknown is None:
             return Work(pile, lost, kept, tokens, idle=waiting)
         waited = waiting.since_stage(index - PATIENCE)
@@ -285,8 +283,8 @@ class Model(Correcting):
             repeated=work.pile.repeated,
             blank=work.kept.blank(),
             trunk=learner.bank.fingerprint,
-            origin=_origin(learner),
-            **_room(learner),
+            origin=origin(learner),
+            **vertex_room(learner),
             vertices=learner.vertices(stage.num_known, stage.num_seen),
             **facts,
         )
@@ -361,7 +359,7 @@ class Model(Correcting):
                 requested=total,
                 num_known=self.roster.next_id,
                 trunk=learner.bank.fingerprint,
-                **_room(learner),
+                **vertex_room(learner),
             )
             self.store.begin({"step": about.step, "key": about.key})
             self.store.commit(about, {}, self._state(learner, about.num_known))
@@ -388,32 +386,6 @@ class Model(Correcting):
                 f"{last.capacity} are free. Add some: `goal extend-vertices --model "
                 f"{self.store.folder} --to {2 * (last.capacity or 1)}`."
             )
-
-
-def _room(learner: Learner) -> dict[str, Any]:
-    """Number of vertices and of free ones; nothing for methods without."""
-    if learner.ledger is None:
-        return {}
-    return {"capacity": len(learner.ledger.owners), "free": learner.free}
-
-
-def _origin(learner: Learner) -> Origin | None:
-    """Where a learner's features come from, if it learns from features."""
-    return learner.bank.origin if isinstance(learner.bank, FeatureBank) else None
-
-
-def _on_features(settings: Settings, given: ImageSet) -> tuple[Settings, Origin | None]:
-    """Settings for features that came as such, and their origin; others stay as they are."""
-    behind = known_features(given.images)
-    if behind is None:
-        return settings, None
-    if not settings.method.frozen:
-        raise GoalError(
-            f"The method {settings.method.name} trains a part of the backbone, so it needs images. "
-            "Features can be taken by goal-plus."
-        )
-    backbone = settings.backbone.model_copy(update={"name": behind.origin.backbone})
-    return settings.model_copy(update={"backbone": backbone}), behind.origin
 
 
 def _now() -> str:

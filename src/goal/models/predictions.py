@@ -132,7 +132,7 @@ class Predictions:
     @property
     def unknown(self) -> BoolArray:
         """Which images are of no class."""
-        return self.ids == NONE
+        return np.asarray(self.ids == NONE)
 
     def columns(self) -> dict[str, list[str] | list[int] | list[float] | list[bool]]:
         """The table, by column."""

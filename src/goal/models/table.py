@@ -168,7 +168,8 @@ def _scores(learner: Learner, features: npt.NDArray[np.float32]) -> Tensor:
     method = frozen_memory(learner)
     assert method is not None
     with torch.no_grad():
-        return method.memory(method.deciding(torch.from_numpy(features)))
+        found: Tensor = method.memory(method.deciding(torch.from_numpy(features)))
+    return found
 
 
 def _without_barred(roster: Roster, rows: Rows, facts: Facts, found: _Found) -> None:

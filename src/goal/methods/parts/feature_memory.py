@@ -129,8 +129,8 @@ class FeatureMemory(nn.Module):
         return share_above(self.strange, self._strangeness(scores_NK.double()))
 
     def _strangeness(self, scores_NK: Tensor) -> Tensor:
-        held = torch.where(self.wary.isfinite(), self.wary, 0)
-        return -(scores_NK + held).amax(dim=1)
+        counts = self.wary.isfinite() & scores_NK.isfinite()  # others are no classes
+        return -torch.where(counts, scores_NK + self.wary, -torch.inf).amax(dim=1)
 
     def discover(self, features: Features, count: int, rng: torch.Generator) -> Found:
         """Find so many new classes, and remember them."""

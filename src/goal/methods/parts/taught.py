@@ -3,7 +3,8 @@
 What a person says is certain: an answered image belongs to its class with share one, or never to a
 class that it is said not to be of. All others are shared out by EM as in `discovery`, where
 new classes start from their answered images. So answers that call two clusters one class, or
-a cluster two, change the clustering and not only the names.
+a cluster two, change the clustering and not only the names. An answered image counts as several
+others: it is a sample of its class, they are guesses.
 
 Everything is a pure function of memory, features and answers: what is left out of the answers
 leaves no trace.
@@ -21,6 +22,7 @@ from torch import Tensor
 from goal.methods.parts.discovery import wariness
 from goal.methods.parts.feature_memory import FeatureMemory, Features
 
+ASSURANCE = 5.0  # images of whose class nobody is certain that an answered one counts as
 _STEPS = 50
 _SETTLED = 1e-4  # deviations that no mean moves by any more
 _RARE = 1e-6
@@ -64,7 +66,11 @@ class Answers:
 
 
 def taught(
-    memory: FeatureMemory, features: Features, touched: Sequence[int], answers: Answers
+    memory: FeatureMemory,
+    features: Features,
+    touched: Sequence[int],
+    answers: Answers,
+    start_Md: Tensor | None = None,
 ) -> FeatureMemory:
     """A memory in which some classes are estimated again; all others stay as they are.
 
@@ -74,12 +80,11 @@ def taught(
         touched: The classes, by number. Numbers past the memory's are classes to be added, which
             need an answered image each.
         answers: What is certain of these images.
+        start_Md: Where the means of the touched classes start; by default at their answered
+            images, each with where the class was as one more.
     """
-    points_Nd = memory.looking(features[0])
-    pinned_N = answers.pinned(len(points_Nd)).to(points_Nd.device)
-    start_Md = torch.stack([_start(memory, points_Nd, pinned_N, one) for one in touched])
-    allowed = _allowed(memory, points_Nd, touched, answers)
-    shares_NM, means_Md = _settle(points_Nd, allowed, start_Md, memory.settings.temperature)
+    pinned_N = answers.pinned(len(features[0])).to(features[0].device)
+    shares_NM, means_Md = settled(memory, features, touched, answers, start_Md)
     learned = copy.deepcopy(memory)
     learned.learn(features, shares_NM, means_Md)
     for place, one in enumerate(touched):
@@ -99,10 +104,27 @@ def _places(known: int, touched: Sequence[int]) -> list[int]:
     return [again.get(one, one) for one in range(max([known - 1, *touched]) + 1)]
 
 
+def settled(
+    memory: FeatureMemory,
+    features: Features,
+    touched: Sequence[int],
+    answers: Answers,
+    start_Md: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """How much each image belongs to each touched class, (N, M), and their means, (M, d)."""
+    points_Nd = memory.looking(features[0])
+    pinned_N = answers.pinned(len(points_Nd)).to(points_Nd.device)
+    if start_Md is None:
+        start_Md = torch.stack([_start(memory, points_Nd, pinned_N, one) for one in touched])
+    allowed = _allowed(memory, points_Nd, touched, answers)
+    certain_N = torch.where(pinned_N >= 0, ASSURANCE, 1.0).double()
+    return _settle(points_Nd, allowed, start_Md, certain_N, memory.settings.temperature)
+
+
 def _start(memory: FeatureMemory, points_Nd: Tensor, pinned_N: Tensor, one: int) -> Tensor:
-    """Where the mean of a class starts: at its answered images, or where it was."""
-    mine = pinned_N == one
-    return points_Nd[mine].mean(dim=0) if bool(mine.any()) else memory.known[one]
+    """Where the mean of a class starts: at its answered images and where it was."""
+    before = memory.known[one : one + 1]  # nothing for a class that is to be added
+    return torch.cat([points_Nd[pinned_N == one], before]).mean(dim=0)
 
 
 @dataclass(frozen=True)
@@ -120,7 +142,8 @@ class _Allowed:
 def _allowed(
     memory: FeatureMemory, points_Nd: Tensor, touched: Sequence[int], answers: Answers
 ) -> _Allowed:
-    fixed = [one for one in range(len(memory)) if one not in set(touched)]
+    there = memory.wary.isfinite().tolist()  # others are no classes any more
+    fixed = [one for one, is_ in enumerate(there) if is_ and one not in set(touched)]
     far_NF = -torch.cdist(points_Nd, memory.known[fixed]).square()
     far_NF = far_NF / (2 * memory.settings.temperature)
     may = torch.ones(len(points_Nd), len(touched), dtype=torch.bool, device=points_Nd.device)
@@ -149,16 +172,18 @@ def _allowed(
 
 
 def _settle(
-    points_Nd: Tensor, allowed: _Allowed, start_Md: Tensor, temperature: float
+    points_Nd: Tensor, allowed: _Allowed, start_Md: Tensor, certain_N: Tensor, temperature: float
 ) -> tuple[Tensor, Tensor]:
     """EM over all images, each among the classes that it may belong to: shares and means."""
     new, novel = start_Md, 0.5
     shares = allowed.touched_NM.double()
     for _ in range(_STEPS):
         shares = _expect(points_Nd, allowed, new, novel, temperature)
-        weight = shares.sum(dim=0)
-        before, novel = novel, float((weight.sum() / len(points_Nd)).clamp(_RARE, 1 - _RARE))
-        moved = shares.T @ points_Nd / weight.clamp_min(1e-12)[:, None]
+        part = shares.sum() / len(points_Nd)
+        before, novel = novel, float(part.clamp(_RARE, 1 - _RARE))
+        counted = shares * certain_N[:, None]
+        weight = counted.sum(dim=0)
+        moved = counted.T @ points_Nd / weight.clamp_min(1e-12)[:, None]
         moved = torch.where(weight[:, None] > 1e-3, moved, new)
         settled = max(float((moved - new).abs().max()), abs(novel - before)) < _SETTLED
         new = moved
