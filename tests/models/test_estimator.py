@@ -107,3 +107,8 @@ def test_labels_must_match_and_bad_paths_are_handled(fitted: Goal, tmp_path: Pat
     assert goal.predict(paths[:1]).tolist() == ["zero"]
     with pytest.raises(GoalError, match=r"1 images cannot be read \(first: .*none\.png"):
         goal.predict(paths)
+
+
+def test_models_use_the_small_dinov2_and_experiments_the_papers_backbone() -> None:
+    assert Goal().backbone == model_settings().backbone.name == "facebook/dinov2-small"
+    assert read_recipe("cifar100/goal")["backbone"]["name"] == "facebook/dino-vitb16"
