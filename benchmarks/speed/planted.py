@@ -136,14 +136,14 @@ def command(folder: Path, *words: str) -> Used:
     began = time.perf_counter()
     here = {"GOAL_CACHE": str(folder / "cache"), "PYTHONPATH": str(Path(goal.__file__).parents[1])}
     command = [sys.executable, "-m", "goal", *words]
-    process = subprocess.Popen(command, cwd=folder, env={**os.environ, **here}, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, cwd=folder, env={**os.environ, **here}, stdout=subprocess.DEVNULL
+    )
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if status:
         raise SystemExit(f"goal {' '.join(words)} failed.")
-    return Used(
-        time.perf_counter() - began, usage.ru_utime, usage.ru_stime, _megabytes(usage)
-    )
+    return Used(time.perf_counter() - began, usage.ru_utime, usage.ru_stime, _megabytes(usage))
 
 
 def _megabytes(usage: resource.struct_rusage) -> float:

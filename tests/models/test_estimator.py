@@ -12,6 +12,8 @@ from sklearn.exceptions import NotFittedError
 from goal import Goal
 from goal.common.errors import GoalError
 from goal.models.model import Model
+from goal.models.settings import model_settings
+from goal.settings.recipes import read_recipe
 from tests.models.digit_folders import QUICK, held, screened, write_digits
 
 BASE = held(dict.fromkeys(range(4), range(10)))

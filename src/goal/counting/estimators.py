@@ -124,6 +124,7 @@ def measure_known(features_ND: Tensor, labels_N: Tensor, count: int) -> tuple[Te
     points_NR = features @ _axes(features, within)
     classes = [points_NR[labels == label] for label in range(count)]
     halves = [_halves(points) for points in classes if len(points) >= LEAST]
+    halves = [depth for depth in halves if depth > 0]  # 0: one far image against all others
     # The lower quartile: a class that falls into parts by itself is no ruler.
     gap = VALLEY * float(np.quantile(halves or [_USUAL_HALVES], 0.25))
     return means.to(features_ND), WithinClass(within, torch.tensor(gap, dtype=torch.float64))

@@ -26,6 +26,7 @@ from goal.features.store import FeatureStore, is_store
 
 SUFFIXES = (".npy", ".npz", ".parquet")
 _MOST_BYTES = 64_000_000_000
+_ROWS = 65_536  # looked through together
 _FEATURES = ("feature", "features", "embedding", "embeddings", "X")
 _LABELS = ("label", "labels", "class", "y")
 _NAMES = ("name", "names", "file", "path", "id", "key")
@@ -115,9 +116,12 @@ def feature_set(
             f"{array.shape}."
         )
     array = array.astype(np.float32, copy=False) if array.dtype != np.float16 else array
-    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
-    if len(bad):
-        raise GoalError(f"{what}: row {bad[0]} holds a number that is not finite. Leave it out.")
+    for start in range(0, len(array), _ROWS):
+        bad = np.flatnonzero(~np.isfinite(array[start : start + _ROWS]).all(axis=1))
+        if len(bad):
+            raise GoalError(
+                f"{what}: row {start + bad[0]} holds a number that is not finite. Leave it out."
+            )
     for column, given in (("names", names), ("labels", labels)):
         if given is not None and len(given) != len(array):
             raise GoalError(f"{what}: {len(given)} {column} for {len(array)} features.")
