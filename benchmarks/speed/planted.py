@@ -131,15 +131,20 @@ class Used:
     megabytes: float
 
 
-def command(folder: Path, *words: str) -> Used:
-    """Run a command of `goal` in a folder, with a cache of its own."""
+def command(folder: Path, *words: str, start: tuple[str, ...] | None = None) -> Used:
+    """Run a command of `goal` in a folder, with a cache of its own.
+
+    Args:
+        folder: The folder.
+        words: The command's words.
+        start: What starts `goal`, if not the ordinary way.
+    """
     began = time.perf_counter()
     here = {"GOAL_CACHE": str(folder / "cache"), "PYTHONPATH": str(Path(goal.__file__).parents[1])}
-    command = [sys.executable, "-m", "goal", *words]
-    process = subprocess.Popen(
-        command, cwd=folder, env={**os.environ, **here}, stdout=subprocess.DEVNULL
-    )
-    _, status, usage = os.wait4(process.pid, 0)
+    line = [*(start or (sys.executable, "-m", "goal")), *words]
+    with (folder / "screen.txt").open("w") as screen:
+        process = subprocess.Popen(line, cwd=folder, env={**os.environ, **here}, stdout=screen)
+        _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if status:
         raise SystemExit(f"goal {' '.join(words)} failed.")

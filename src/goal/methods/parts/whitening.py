@@ -27,7 +27,7 @@ class Whitening(nn.Module):
     """``normalise((f - centre) @ axes) @ whitener``.
 
     Fitted in double precision; images are mapped in single precision, which moves a point by a
-    millionth. Without `unit_length` nothing is normalised: the length of a feature means something then.
+    millionth. Without `unit_length` nothing is normalised: then a feature's length means something.
     """
 
     centre: Tensor  # (D,)
