@@ -7,6 +7,7 @@ model was at one moment, kept until the folder changes, by whomever.
 import hashlib
 import io
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +33,8 @@ from goal.review.thumbnails import Thumbnails
 
 MOST_ROWS = 600
 _PATIENCE = 20.0  # seconds that a change waits for one from another window
-_KEPT = ("closeness", "plane")  # of a view, as long as the images are the same
+_READING_FEATURES = threading.Lock()
+_KEPT = ("_closeness", "plane")  # of a view, as long as the images are the same
 
 
 class Conflict(GoalError):
@@ -53,9 +55,14 @@ class View:
     listing: Listing
     store: Store
 
-    @cached_property
+    @property
     def closeness(self) -> Closeness | None:
-        """Features of the images, if the model keeps them."""
+        """Features of the images, if the model keeps them; read once, however many ask."""
+        with _READING_FEATURES:
+            return self._closeness
+
+    @cached_property
+    def _closeness(self) -> Closeness | None:
         return Closeness.of(self.store, self.listing)
 
     @cached_property
@@ -136,6 +143,11 @@ class Desk:
         if before is not None and before.listing.digests == view.listing.digests:
             vars(view).update({key: vars(before)[key] for key in _KEPT if key in vars(before)})
         return view
+
+    def warm(self) -> None:
+        """Read what the first screens need, while the browser is still opening."""
+        with suppress(GoalError, OSError):
+            _ = self.view().plane
 
     def state(self) -> dict[str, Any]:
         """What every screen needs: classes, what is to be decided, what can be done."""
