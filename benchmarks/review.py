@@ -34,6 +34,7 @@ from goal.review.thumbnails import FOLDER, SIDE
 from tests.browser.conftest import ARGUMENTS, PATIENCE
 
 KNOWN, WIDTH, TRIES, SHADES = 30, 384, 7, 200
+QUICK = {"restarts": 1, "discovery_dimensions": 48, "pretrained_dimensions": 64}
 
 
 def plant(folder: Path, images: int, classes: int) -> None:
@@ -52,7 +53,8 @@ def plant(folder: Path, images: int, classes: int) -> None:
     model = Model(folder)
     labelled = everything.chosen(range(first))
     labels = [f"known {number}" for number in range(KNOWN)]
-    model.fit(labelled, truth[:first], labels, model_settings("goal-plus", GIVEN, 0))
+    settings = model_settings("goal-plus", GIVEN, 0, settings={"method": QUICK})
+    model.fit(labelled, truth[:first], labels, settings)
     model.discover(everything.chosen(range(first, images)), classes - KNOWN)
     FeatureStore.ready(folder / "features", origin).append(names, digests, held.features)
     draw(folder, digests)

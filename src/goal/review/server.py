@@ -105,11 +105,12 @@ def _listening(port: int, other_will_do: bool) -> socket.socket:
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         held.bind((HOST, port))
+        held.listen()  # from here on the port is taken
     except OSError as error:
+        held.close()
         if not other_will_do:
-            held.close()
             raise GoalError(
                 f"Port {port} cannot be used ({error.strerror}). Give another, or none."
             ) from error
-        held.bind((HOST, 0))
+        return _listening(0, other_will_do=False)
     return held
