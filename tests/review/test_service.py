@@ -84,7 +84,13 @@ def test_answers_are_as_the_description_says(
         "/classes": client.get("/classes"),
         "/health": client.get("/health"),
     }
-    kinds = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list}
+    kinds: dict[str, Any] = {
+        "string": str,
+        "integer": int,
+        "number": (int, float),
+        "boolean": bool,
+        "array": list,
+    }
     for path, answer in answers.items():
         ((_, operation),) = document["paths"][path].items()
         schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
