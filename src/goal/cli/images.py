@@ -55,7 +55,7 @@ def embed(
         backbone: Hub id, transformers folder, DINO .pth file, or digits-vit.
         image_size: Side of the square input, if not the one that the backbone was made for.
         device: Where to compute: cpu, cuda, cuda:1, ...
-        download: Fetch the backbone if it is not on this machine.
+        download: Fetch what is not on this machine: the backbone, images at an address.
         engine: Where features are computed.
         workers: Actors of Ray.
     """
@@ -65,9 +65,11 @@ def embed(
     from goal.distributed import usable
     from goal.features.bank import FeatureBank
     from goal.features.embed import origin_of
+    from goal.models.places import outside_models
     from goal.storage.locks import locked
 
-    given = open_images(images, reporter())
+    outside_models(out)
+    given = open_images(images, reporter(), download)
     place = usable(device)
     embedder = load_embedder(backbone or DEFAULT_EMBEDDER, download, image_size).to(place)
     console.print(f"Feature: {embedder.reads}, {embedder.width} numbers.")
@@ -108,7 +110,7 @@ def fit(
         backbone: Hub id, transformers folder, DINO .pth file, or digits-vit.
         seed: Seed; the same one gives the same model.
         device: Where to compute: cpu, cuda, cuda:1, ...
-        download: Fetch the backbone if it is not on this machine.
+        download: Fetch what is not on this machine: the backbone, images at an address.
         engine: Where features are computed.
         workers: Actors of Ray.
         overrides: Any other setting.
@@ -148,7 +150,7 @@ def discover(
         new: Number of new classes, or auto to estimate it.
         device: Where to compute, if not where the model was fitted.
         backbone: Where the backbone is now, if it was moved.
-        download: Fetch the backbone if it is not on this machine.
+        download: Fetch what is not on this machine: the backbone, images at an address.
         engine: Where features are computed.
         workers: Actors of Ray.
     """
@@ -156,7 +158,7 @@ def discover(
 
     open_folder(model).store.require()
     opened = open_model(model, device, backbone, download, _workers(engine, workers))
-    record = opened.discover(open_given(images, reporter()), new)
+    record = opened.discover(open_given(images, reporter(), download), new)
     if record is None:
         return
     known = [opened.roster.known(id) for id in range(record.num_known, record.num_seen)]
@@ -190,7 +192,7 @@ def predict(
         force: Overwrite that file if it exists.
         device: Where to compute, if not where the model was fitted.
         backbone: Where the backbone is now, if it was moved.
-        download: Fetch the backbone if it is not on this machine.
+        download: Fetch what is not on this machine: the backbone, images at an address.
         engine: Where features are computed.
         workers: Actors of Ray.
     """
@@ -200,7 +202,7 @@ def predict(
     opened = open_model(model, device, backbone, download, _workers(engine, workers))
     refresh(opened)
     target = None if out is None else writable(out, force)
-    given = open_given(images, reporter())
+    given = open_given(images, reporter(), download)
     found = opened.predict(given)
     if target is not None:
         found.write(target)

@@ -14,9 +14,12 @@ import pyarrow.parquet
 
 from goal.backbone.tokens import TokenSource
 from goal.common.arrays import IntArray
+from goal.common.errors import GoalError
+from goal.common.escaping import file_name
 from goal.data.own_images import ImageSet
 from goal.models.predictions import Predictions
 from goal.models.store import StageRecord, Store
+from goal.storage.tables import read_columns
 
 IMAGES = "images.parquet"
 
@@ -145,11 +148,13 @@ def learned_images(store: Store, records: Iterable[StageRecord]) -> dict[bytes, 
         if not path.exists():
             continue
         store.require_intact(record.step, IMAGES)
-        with path.open("rb") as stream:
-            rows = pyarrow.parquet.read_table(stream).to_pydict()
+        columns = read_columns(path, ["digest", "class_id", "confidence"])
+        rows = {name: column.to_pylist() for name, column in columns.items()}
         for digest, id, sure in zip(
             rows["digest"], rows["class_id"], rows["confidence"], strict=True
         ):
+            if not (isinstance(id, int) and 0 <= id < record.num_seen):
+                raise GoalError(f"{file_name(path)} is damaged: it has a class {id!r}.")
             found[digest] = Learned(record.index, id, sure)
     return found
 
