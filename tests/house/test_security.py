@@ -111,6 +111,7 @@ AROUND = {
     ("learner.py", "self.bank.open"),
     ("run.py", "self.learner.bank.open"),
     ("classes.py", "webbrowser.open"),
+    ("review.py", "webbrowser.open"),
 }
 
 
