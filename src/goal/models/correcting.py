@@ -166,7 +166,7 @@ class Correcting(OpenModel):
             rows = rows[have]
             method = frozen_memory(self._opened()[1])
             assert method is not None
-            points = method.memory.looking(method.deciding(features)[0])
+            points = method.memory.looking(method.deciding(features)[0]).double()
             seeds = parts_of(points, count, self.settings.seed)
             ids = [id, *range(roster.next_id, roster.next_id + len(seeds) - 1)]
             fresh = roster.fresh_names(len(seeds) - 1)

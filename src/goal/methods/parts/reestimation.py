@@ -84,7 +84,7 @@ def reestimated(
     memory.extend(touched.total)
     shares_NT = evidence.pinned_N.new_zeros(len(evidence.pinned_N), 0).double()
     if touched.moving:
-        found = _needed(memory, memory.looking(evidence.features[0]), evidence, touched)
+        found = _needed(memory, memory.looking(evidence.features[0]).double(), evidence, touched)
         shares_NT = found.shares_NT
         _remember(memory, evidence, touched, found)
     _add_to_labelled(memory, evidence, touched)
@@ -258,7 +258,8 @@ def _add_to_labelled(memory: FeatureMemory, evidence: Evidence, touched: Touched
     base = len(touched.labelled)
     for id in sorted({id for id in evidence.pinned_N.tolist() if 0 <= id < base}):
         features = [one[evidence.pinned_N == id] for one in evidence.features]
-        looking, points = memory.looking(features[0]), memory.points(features)
+        looking = memory.looking(features[0]).double()
+        points = memory.points(features).double()
         before, total = touched.labelled[id], touched.labelled[id] + len(points)
         memory.known[id] = (before * memory.known[id] + looking.sum(dim=0)) / total
         shapes = memory.shapes
