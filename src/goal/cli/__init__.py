@@ -12,7 +12,7 @@ from typing import Any
 
 from cyclopts import App
 
-from goal.cli import classes, experiments, images, model, pictures, tools
+from goal.cli import classes, experiments, hub, images, model, pictures, tools
 from goal.cli.common import console, ending, errors, rank
 from goal.common.errors import GoalError
 
@@ -48,6 +48,8 @@ app.command(classes.redo)
 app.command(classes.show)
 app.command(model.extend_vertices)
 app.command(model.export)
+app.command(hub.push)
+app.command(hub.pull)
 app.command(classes.suggest_names)
 app.command(tools.doctor)
 
