@@ -30,7 +30,7 @@ class Measured:
     """
 
     images: int
-    all: float
+    all: float | None
     base: float | None
     novel: float | None
 
