@@ -27,6 +27,7 @@ check: $(INSTALLED)  ## Lint, formatting and types
 docs: $(DOCS_INSTALLED)  ## Build the documentation site into build/site and check its links
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	$(BIN)/python -m website.check build/site
+	$(BIN)/pytest tests/docs/test_built_site.py
 
 format: $(INSTALLED)  ## Apply formatting and safe fixes
 	$(BIN)/ruff check --fix .

@@ -1,6 +1,6 @@
 """Check a built site: every link leads somewhere, and no page loads anything from another place.
 
-    python -m website.check build/site
+python -m website.check build/site
 """
 
 import re
@@ -61,9 +61,7 @@ def _read(path: Path) -> _Found:
     return page
 
 
-def _wrong(
-    path: Path, page: _Found, pages: dict[Path, _Found], site: Path
-) -> Iterator[str]:
+def _wrong(path: Path, page: _Found, pages: dict[Path, _Found], site: Path) -> Iterator[str]:
     for target in page.loads:
         if urlsplit(target).netloc:
             yield f"loads {target} from another place"
@@ -96,7 +94,9 @@ def main(site: Path) -> int:
     for line in wrong:
         print(line)
     count = len(list(site.rglob("*.html")))
-    print(f"{count} pages checked: {len(wrong)} problems." if wrong else f"{count} pages, all well.")
+    print(
+        f"{count} pages checked: {len(wrong)} problems." if wrong else f"{count} pages, all well."
+    )
     return 1 if wrong else 0
 
 

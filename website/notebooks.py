@@ -31,8 +31,8 @@ def _cell(cell: dict[str, Any]) -> str:
 
 def _output(output: dict[str, Any]) -> str:
     data = output.get("data", {})
-    if "image/png" in data:
-        content = "".join(data["image/png"]).replace("\n", "")
-        return f"![What the code drew](data:image/png;base64,{content})"
+    if kind := next((k for k in ("image/png", "image/jpeg") if k in data), None):
+        content = "".join(data[kind]).replace("\n", "")
+        return f"![What the code drew](data:{kind};base64,{content})"
     text = "".join(output.get("text") or data.get("text/plain", ""))
     return f"```text\n{text.rstrip()}\n```" if text.strip() else ""

@@ -52,8 +52,8 @@ def linked_files() -> dict[str, str]:
     """Other files of the repository that pages link to or show, and their names on the site."""
     pages, found = sources(), {}
     for name in pages:
-        for target in _targets((ROOT / name).read_text(encoding="utf-8")):
-            path = _resolved(name, target)
+        for target in targets((ROOT / name).read_text(encoding="utf-8")):
+            path = resolved(name, target)
             if path is not None and path not in pages and (ROOT / path).is_file():
                 found[path] = _site_name(path)
     return found
@@ -88,7 +88,7 @@ def translated(markdown: str, site_name: str) -> str:
         return _led(match["target"], origin, site_name, places)
 
     def text_of_dead(match: re.Match[str]) -> str:
-        path = _resolved(origin, match["target"])
+        path = resolved(origin, match["target"])
         dead = path is not None and path not in places
         return match["text"] if dead else match[0]
 
@@ -100,14 +100,14 @@ def translated(markdown: str, site_name: str) -> str:
 
 
 def _led(target: str, origin: str, site_name: str, places: dict[str, str]) -> str:
-    path = _resolved(origin, target)
+    path = resolved(origin, target)
     if path is None or path not in places:
         return target
     _, hash_, anchor = target.partition("#")
     return os.path.relpath(places[path], posixpath.dirname(site_name) or ".") + hash_ + anchor
 
 
-def _resolved(origin: str, target: str) -> str | None:
+def resolved(origin: str, target: str) -> str | None:
     """The file that a link leads to, from the root; None for addresses and places in a page."""
     path = target.partition("#")[0]
     if not path or re.match(r"[a-z]+:", path):
@@ -115,7 +115,8 @@ def _resolved(origin: str, target: str) -> str | None:
     return posixpath.normpath(posixpath.join(posixpath.dirname(origin), path))
 
 
-def _targets(markdown: str) -> Iterator[str]:
+def targets(markdown: str) -> Iterator[str]:
+    """What a page links to or shows."""
     found: list[str] = []
 
     def keep(text: str) -> str:

@@ -113,7 +113,9 @@ def test_the_card_has_what_was_measured(model: Model, tmp_path: Path) -> None:
     push(model, f"{tmp_path}/pushed", measured=measured)
     card = (tmp_path / "pushed" / "README.md").read_text()
     model.undo()
-    assert f"Accuracy on 30 labelled test images, by name: {100 * sum(right) / 30:.1f}% of all" in card
+    assert (
+        f"Accuracy on 30 labelled test images, by name: {100 * sum(right) / 30:.1f}% of all" in card
+    )
     assert "<b" not in card and "\\| \\`\\[a\\]" in card
     assert card.startswith("---\nlibrary_name: goal-cgcd\n")
     assert "| 1 | discovery | 15 | 1 |" in card and "| 2 | labels | 20 |" in card

@@ -26,7 +26,6 @@ from goal.common.section import Section
 from goal.models.classes import Roster, class_name
 from goal.models.folder import ModelFolder
 from goal.models.history import History, Judgement
-from goal.models.piles import IMAGES, images_table
 from goal.models.predictions import Predictions, skipped_csv
 from goal.models.records import StageRecord
 from goal.models.store import Store
@@ -49,7 +48,7 @@ KEPT = frozenset(
         *("numbers", "capacity", "free", "trunk", "origin"),
     )
 )
-PRIVATE = frozenset(("key", "blank", "before"))
+PRIVATE = frozenset(("key", "blank", "before", "source"))
 _ADVICE = "Fetch it again."
 
 
@@ -172,7 +171,6 @@ def _no_images(about: Pushed, record: StageRecord) -> dict[str, bytes]:
     contents = {
         "predictions.csv": empty.csv(),
         "predictions.parquet": empty.parquet(),
-        IMAGES: images_table([], [], empty),
         "skipped.csv": skipped_csv([]),
         "gallery.json": json.dumps({"classes": {}, "thumbnails": {}}).encode(),
         "history.jsonl": b"",
