@@ -31,7 +31,7 @@ def made_pages() -> dict[str, str]:
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Put the pages that are made into the navigation."""
     tables = [site for site in outside_pages().values() if site.startswith("benchmarks/")]
-    parts = {
+    parts: dict[str, list[Any]] = {
         _METHODS: [f"methods/{name}.md" for name in methods.own_methods()],
         _ROOMS: [{name: f"reference/{name}.md"} for name in reference.rooms()],
         _BENCHMARKS: tables,

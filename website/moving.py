@@ -135,8 +135,10 @@ def _write(frames: list[Image.Image], out: Path) -> None:
     """Write the frames; those that are whole stay a while."""
     durations = [HOLD if (at + 1) % STEPS == 0 else FADE for at in range(len(frames))]
     durations[-1] = 2 * HOLD
-    options = {"save_all": True, "append_images": frames[1:], "loop": 0, "quality": 70}
-    frames[0].save(out, duration=durations, method=6, **options)
+    rest = frames[1:]
+    frames[0].save(
+        out, save_all=True, append_images=rest, duration=durations, loop=0, quality=70, method=6
+    )
 
 
 if __name__ == "__main__":
