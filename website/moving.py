@@ -18,6 +18,7 @@ from goal import Goal
 from goal.common.arrays import IntArray
 from goal.data.images import DataSettings
 from goal.data.sets import load_dataset
+from goal.storage.files import replacing
 
 SIZE, MARGIN, HEAD = (760, 520), 24, 64
 STAGES = ((0, 1, 2, 3), (4, 5), (6, 7), (8, 9))
@@ -136,9 +137,17 @@ def _write(frames: list[Image.Image], out: Path) -> None:
     durations = [HOLD if (at + 1) % STEPS == 0 else FADE for at in range(len(frames))]
     durations[-1] = 2 * HOLD
     rest = frames[1:]
-    frames[0].save(
-        out, save_all=True, append_images=rest, duration=durations, loop=0, quality=70, method=6
-    )
+    with replacing(out) as stream:
+        frames[0].save(
+            stream,
+            format="webp",
+            save_all=True,
+            append_images=rest,
+            duration=durations,
+            loop=0,
+            quality=70,
+            method=6,
+        )
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ def _cell(cell: dict[str, Any]) -> str:
 
 
 def _output(output: dict[str, Any]) -> str:
+    if output.get("name") == "stderr":  # warnings
+        return ""
     data = output.get("data", {})
     if kind := next((k for k in ("image/png", "image/jpeg") if k in data), None):
         content = "".join(data[kind]).replace("\n", "")

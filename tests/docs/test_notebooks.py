@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
+from nbclient import execute
+from nbformat import reads
 
 from website.notebooks import FOLDER
 
@@ -21,8 +21,8 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
-    notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": tmp_path}}).execute()
+    notebook = reads(path.read_text(encoding="utf-8"), 4)
+    execute(notebook, cwd=str(tmp_path), timeout=600)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

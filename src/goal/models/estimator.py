@@ -22,6 +22,7 @@ from goal.common.escaping import file_name
 from goal.common.progress import Reporter
 from goal.data.own_images import gather
 from goal.models.classes import KnownClass
+from goal.models.hub import pull
 from goal.models.labels import class_labels, stage_classes, whole_numbers
 from goal.models.model import AUTO, Model
 from goal.models.places import copy_model, model_files
@@ -272,8 +273,6 @@ class Goal(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             backbone: Where the backbone is, if it is no public one.
             download: Whether model and backbone may be fetched, if they are not on this machine.
         """
-        from goal.models.hub import pull
-
         folder = TemporaryDirectory(prefix="goal-")
         pull(source, Path(folder.name), download=download)
         return cls._opened(folder, device, backbone, download)

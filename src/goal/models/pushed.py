@@ -25,7 +25,7 @@ from goal.common.errors import GoalError
 from goal.common.section import Section
 from goal.models.classes import Roster, class_name
 from goal.models.folder import ModelFolder
-from goal.models.history import History, Judgement
+from goal.models.history import Action, Judgement
 from goal.models.predictions import Predictions, skipped_csv
 from goal.models.records import StageRecord
 from goal.models.store import Store
@@ -82,6 +82,12 @@ def write_pushed(model: ModelFolder, folder: Path, pictures: bool = False) -> Pu
         pictures: Whether small pictures of the discovered classes go with it.
     """
     records = model.records
+    if model.store.history().teaching:
+        raise GoalError(
+            "Decisions about single images have taught this model (`goal history`), and what they "
+            "taught lies in its features, which are not passed on. Undo them, or pass on the whole "
+            "folder."
+        )
     content, state = tensor_trees.packed(model.store.state(records[-1].step))
     about = Pushed(
         version=__version__,
@@ -135,10 +141,21 @@ def unpack_model(source: Path, folder: Path) -> None:
         for record in records:
             last = record.step == records[-1].step
             store.commit(record, _no_images(about, record), state if last else {})
-        decided = about.roster.judgement
-        actions = History(names=decided.names, merged=decided.merged).spelt_out()
-        for action in actions:
+        for action in _corrections(about.roster.judgement):
             store.act(action)
+
+
+def _corrections(decided: Judgement) -> list[Action]:
+    """The actions that names and merges amount to."""
+    renamed = [
+        Action(kind="rename", said=f"the name {name}", ids=[int(id)], name=name)
+        for id, name in decided.names.items()
+    ]
+    merged = [
+        Action(kind="merge", said=f"the merging of class {id}", ids=[int(id)], into=into)
+        for id, into in decided.merged.items()
+    ]
+    return renamed + merged
 
 
 def _portable(plain: dict[str, Any]) -> dict[str, Any]:
