@@ -32,6 +32,7 @@ NOT_RUN = [
     ("", "make demo", "sets up an environment; tests/wheel_check.sh runs the demo in one"),
     ("", "make test", "is what runs this test"),
     ("", "goal demo", "trains for half a minute; tests/wheel_check.sh runs it"),
+    ("docs/guide", "goal review", "serves until Ctrl-C; tests/review opens it in a browser"),
     ("docs/distributed.md", "torchrun", "tests/runs/test_distributed.py runs torchrun"),
     ("benchmarks/", "python -m benchmarks", "hours, on images that are not public domain"),
     ("benchmarks/", "goal run benchmarks", "hours, on images that are not public domain"),
