@@ -53,7 +53,7 @@ def foreign(visit: Visit) -> list[str]:
 def test_it_opens_from_disk_and_search_works(visit: Visit) -> None:
     page = visit.page
     assert "GOAL" in page.title()
-    page.fill("input[name=query]", "ruler")
+    page.locator("input[name=query]").press_sequentially("ruler")
     page.wait_for_selector(".md-search-result__item a")
     found = page.locator(".md-search-result__item").all_inner_texts()
     assert any("ruler" in text.lower() for text in found)

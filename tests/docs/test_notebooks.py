@@ -29,6 +29,6 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_notebook_is_kept_with_its_output(path: Path) -> None:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
-    assert len(outputs) >= 4
+    assert len(outputs) >= 3
     assert not [output for output in outputs if output.get("name") == "stderr"]
     assert not [output for output in outputs if output["output_type"] == "error"]

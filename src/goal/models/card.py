@@ -42,7 +42,7 @@ def measure(model: Model, folder: Path) -> Measured:
     positions = {name: at for at, name in enumerate(given.images.names)}
     truth = [given.classes[given.numbers[positions[name]]] for name in found.names]
     known = {known.name: known for known in model.roster.classes()}
-    named = [model.roster.names[id] for id in found.ids.tolist()]
+    named = [model.roster.names[id] if id >= 0 else None for id in found.ids.tolist()]
     right = np.array([a == b for a, b in zip(named, truth, strict=True)])
     base = np.array([name in known and known[name].stage == 0 for name in truth])
     return Measured(len(truth), _percent(right), _percent(right[base]), _percent(right[~base]))

@@ -48,7 +48,7 @@ KEPT = frozenset(
         *("numbers", "capacity", "free", "trunk", "origin"),
     )
 )
-PRIVATE = frozenset(("key", "blank", "before", "source"))
+PRIVATE = frozenset(("key", "blank", "before", "source", "unsure", "waited"))
 _ADVICE = "Fetch it again."
 
 
