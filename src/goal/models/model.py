@@ -256,6 +256,7 @@ class Model(OpenModel):
     ) -> StageRecord:
         """Write a step whose images have been learned and looked at."""
         images, table, fresh = work.pile.whole(found, work.lost)
+        seen = found
         if labels is not None:
             found = replace(found, ids=labels, confidence=np.ones(len(labels)))
         sizes = Counter(found.ids.tolist())
@@ -270,7 +271,7 @@ class Model(OpenModel):
             IMAGES: images_table(work.kept_contents, work.kept.names, found),
             "skipped.csv": skipped_csv(images.skipped),
             "gallery.json": json.dumps(
-                pictures(work.kept, found, about.num_known, labels)
+                pictures(work.kept, seen, about.num_known, labels)
                 if labels is not None
                 else pictures(images, new, about.num_known)
             ).encode(),
@@ -314,10 +315,7 @@ class Model(OpenModel):
         if len(records) == 1 and records[0].key == key:
             self.reporter.say("The model has been fitted to exactly these images already.")
             return records[0]
-        raise GoalError(
-            f"{self.store.folder} holds a model already. Choose another folder, or teach this one "
-            "new images by `goal discover`."
-        )
+        raise self._occupied()
 
     def _require_room(self, last: StageRecord, count: int) -> None:
         if last.free is not None and last.free < count:
