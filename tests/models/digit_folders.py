@@ -55,7 +55,7 @@ def held(counts: dict[int, range]) -> tuple[list[Image.Image], list[int]]:
 
 
 def screened(folder: Path) -> ImageSet:
-    return from_files(screen_below(folder, Reporter()))
+    return from_files(screen_below(folder, Reporter()), folder)
 
 
 def quick_settings(method: str = "kmeans", settings: dict[str, Any] = QUICK) -> Settings:

@@ -1,18 +1,24 @@
 """Images that were learned before, that come twice, that are known or show nothing."""
 
 import csv
+import hashlib
+import os
 import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 from PIL import Image
 
 from goal.common.progress import Reporter
 from goal.counting.estimators import Count
+from goal.data.collections import open_images
+from goal.data.own_images import gather
 from goal.learning.learner import Learner
 from goal.methods.kmeans import FrozenKMeans
 from goal.models.model import Model
+from goal.models.piles import IMAGES
 from tests.models.digit_folders import fitted, screened, write_digits
 
 WEEK = {**dict.fromkeys(range(4), range(10, 14)), 4: range(12), 5: range(12)}
@@ -73,6 +79,37 @@ def test_a_partly_seen_pile_teaches_only_what_is_new(tmp_path: Path) -> None:
     assert (alone.store.path(2) / "state.pt").read_bytes() == (
         model.store.path(2) / "state.pt"
     ).read_bytes()
+
+
+def test_a_step_says_where_its_images_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder that was given, and each image's place in it, however it was spelt."""
+    monkeypatch.chdir(tmp_path)
+    model = fitted(tmp_path / "model", Path("labelled"))
+    write_digits(tmp_path / "week" / "deep", {4: range(6)})
+    write_digits(tmp_path / "week", {5: range(6)})
+    model.discover(open_images(["model/../week"], Reporter()), 2)
+    for record, folder in zip(model.records, ("labelled", "week"), strict=True):
+        rows = pyarrow.parquet.read_table(model.store.path(record.step) / IMAGES).to_pylist()
+        assert record.source == str(tmp_path / folder)
+        for row in rows:
+            place = tmp_path / folder / row["path"]
+            assert hashlib.sha256(place.read_bytes()).digest()[:16] == row["digest"]
+        assert len({row["path"] for row in rows}) == record.images
+
+
+def test_images_of_no_folder_have_no_place_in_one(tmp_path: Path) -> None:
+    folder = write_digits(tmp_path / "week", {4: range(3)})
+    paths = sorted(folder.iterdir())
+    listed = gather(paths, Reporter())
+    assert listed.source is None and listed.places() == [str(path) for path in paths]
+    held = gather([Image.open(path) for path in paths], Reporter())
+    assert held.source is None and held.places() == [None] * 3
+    odd = folder / os.fsdecode(b"\xff.png")
+    shutil.copyfile(paths[0], odd)
+    assert open_images([odd], Reporter()).places() == [None]
+    both = open_images([folder, write_digits(tmp_path / "more", {5: range(1)})], Reporter())
+    assert both.source == str(tmp_path)
+    assert both.places()[0] == f"week/{paths[0].name}"
 
 
 def test_labelled_copies_count_once_and_two_labels_are_told(tmp_path: Path) -> None:

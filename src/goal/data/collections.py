@@ -10,6 +10,7 @@ s3://bucket/prefix, gs://, memory://     every image below it, through fsspec
 import csv
 import hashlib
 import io
+import os
 import tarfile
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -49,10 +50,10 @@ def _open(place: Path | str, reporter: Reporter) -> ImageSet:
     if path.suffix.lower() == ".tar" and path.is_file():
         return _in_tar(path)
     if path.suffix.lower() in _LISTS and path.is_file():
-        return from_files(screen(_listed(path), reporter))
+        return from_files(screen(_listed(path), reporter), path.parent)
     if (path / "dataset_info.json").is_file() and (path / "state.json").is_file():
         return _in_dataset(path)
-    return from_files(screen_below(path, reporter))
+    return from_files(screen_below(path, reporter), path if path.is_dir() else path.parent)
 
 
 class ReadImages:
@@ -286,4 +287,15 @@ def _joined(parts: Sequence[ImageSet]) -> ImageSet:
         images: Any = FileImages(paths, np.zeros(len(paths), np.int64))
     else:
         images = Several([part.images for part in parts])
-    return ImageSet(images, names, list(range(len(names))), skipped)
+    return ImageSet(images, names, list(range(len(names))), skipped, _shared(parts))
+
+
+def _shared(parts: Sequence[ImageSet]) -> str | None:
+    """The folder that holds the folders of all parts, None if there is none."""
+    folders = [part.source for part in parts if part.source is not None]
+    if len(folders) < len(parts):
+        return None
+    try:
+        return os.path.commonpath(folders)
+    except ValueError:  # on several drives
+        return None

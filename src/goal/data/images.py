@@ -106,6 +106,13 @@ class Subset:
         return self.images.digest(int(self.ids[index]))
 
 
+def file_path(images: Images, index: int) -> Path | None:
+    """The file that an image is in, None if it is in none of its own."""
+    if isinstance(images, Subset):
+        return file_path(images.images, int(images.ids[index]))
+    return images.paths[index] if isinstance(images, FileImages) else None
+
+
 def content_digest(images: Images, index: int) -> bytes:
     """Hash of what an image holds, wherever it lies: a file's bytes, or else the pixels."""
     if isinstance(images, Subset):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from goal.common.errors import GoalError
 from goal.common.escaping import file_name
 from goal.common.progress import Reporter
 from goal.data.decoding import DECODING, UnreadableImage, explain, upright_rgb
-from goal.data.images import DIGEST_BYTES, FileImages, Images, Subset, content_digest
+from goal.data.images import DIGEST_BYTES, FileImages, Images, Subset, content_digest, file_path
 from goal.data.screening import Screened, screen
 
 _READERS = min(8, os.cpu_count() or 1)
@@ -33,12 +33,14 @@ class ImageSet:
         names: A name for each, fit to be shown.
         kept: For each, its position among all images that were given.
         skipped: Name and reason of each image that cannot be used.
+        source: Absolute path of the folder that was given, None if there is none.
     """
 
     images: Images
     names: list[str]
     kept: list[int]
     skipped: list[tuple[str, str]]
+    source: str | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -59,6 +61,14 @@ class ImageSet:
             names=[self.names[index] for index in positions],
             kept=[self.kept[index] for index in positions],
         )
+
+    def places(self) -> list[str | None]:
+        """Path of each image's file, relative to `source` if it lies there; None without a file.
+
+        A path that is no text (bytes of another encoding) counts as none.
+        """
+        paths = [file_path(self.images, index) for index in range(len(self))]
+        return [None if path is None else _place(path, self.source) for path in paths]
 
     def contents(self, lost: dict[int, str]) -> list[bytes]:
         """Digest of what each image holds; unreadable ones are entered in `lost`, by position."""
@@ -98,11 +108,33 @@ class ImageSet:
         return digest.hexdigest()[:32]
 
 
-def from_files(found: Screened) -> ImageSet:
-    """Wrap screened files."""
+def from_files(found: Screened, folder: Path | None = None) -> ImageSet:
+    """Wrap screened files, which were found in a folder if one is given."""
     skipped = [(file_name(path), reason) for path, reason in found.skipped]
     names = [file_name(path) for path in found.paths]
-    return ImageSet(_unlabelled(found.paths), names, list(range(len(names))), skipped)
+    source = None if folder is None else _absolute(folder)
+    return ImageSet(_unlabelled(found.paths), names, list(range(len(names))), skipped, source)
+
+
+def _absolute(path: Path) -> str | None:
+    """A path from the root on, no link followed; None if it is no text."""
+    whole = os.path.normpath(path.absolute())
+    return whole if _is_text(whole) else None
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _place(path: Path, source: str | None) -> str | None:
+    whole = _absolute(path)
+    if whole is None or source is None or not PurePath(whole).is_relative_to(source):
+        return whole
+    return PurePath(whole).relative_to(source).as_posix()
 
 
 def gather(images: Any, reporter: Reporter) -> ImageSet:

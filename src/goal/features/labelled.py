@@ -57,5 +57,5 @@ def _class_folders(root: Path, reporter: Reporter) -> Labelled:
     paths = [path for found in classes.values() for path in found.paths]
     skipped = [entry for found in classes.values() for entry in found.skipped]
     numbers = [number for number, found in enumerate(classes.values()) for _ in found.paths]
-    given = from_files(Screened(paths, skipped))
+    given = from_files(Screened(paths, skipped), root)
     return Labelled(given, np.array(numbers, np.int64), list(classes))

@@ -42,9 +42,15 @@ class Roster:
         self.judgement = judgement.without(records[-1].num_seen if records else 0)
         self._record_of = [record for record in records for _ in record.names]
         given = [name for record in records for name in record.names]
-        self._vertices = [vertex for record in records for vertex in record.vertices]
+        _require_order(records)
+        self._vertices = [vertex for record in records for vertex in _vertices(record)]
         self.names = [self.judgement.names.get(str(id), name) for id, name in enumerate(given)]
         self.owner = [self.judgement.merged.get(str(id), id) for id in range(len(given))]
+        if any(self.owner[owner] != owner for owner in self.owner):
+            raise GoalError(
+                "The list of merged classes is damaged: a class is merged into one that is merged "
+                "itself. Restore the model from a copy."
+            )
         self._sizes = [0] * len(given)
         for record in records:
             for key, count in record.sizes.items():
@@ -121,6 +127,22 @@ class Roster:
             if f"new-{number}" not in self.names:
                 found.append(f"new-{number}")
         return found
+
+
+def _require_order(records: Sequence[StageRecord]) -> None:
+    """Raise an error unless each step's classes go on where those of the step before ended."""
+    known = 0
+    for record in records:
+        if record.num_known != known:
+            raise GoalError(
+                f"Step {record.step} of the model goes on from {record.num_known} classes, but "
+                f"there were {known}: one of its steps is damaged. Restore it from a copy."
+            )
+        known = record.num_seen
+
+
+def _vertices(record: StageRecord) -> list[int | None]:
+    return record.vertices or [None] * len(record.names)
 
 
 def class_name(text: str) -> str:

@@ -4,13 +4,15 @@ A person's corrections are what their actions add up to, so taking one back is l
 """
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from goal.common.section import Section
 
 FORMAT = 1
+
+Id = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]  # of a class, as a key
 
 
 class Action(Section):
@@ -28,11 +30,11 @@ class Action(Section):
 
     kind: Literal["fit", "discover", "extend", "rename", "merge", "unmerge"]
     said: str
-    step: int | None = None
-    seal: str | None = None
-    ids: list[int] = Field(default_factory=list)
+    step: int | None = Field(default=None, ge=0)
+    seal: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")  # it names a folder
+    ids: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)
     name: str | None = None
-    into: int | None = None
+    into: int | None = Field(default=None, ge=0)
 
     def concerns(self, first: int) -> bool:
         """Whether it is about a class from id `first` on."""
@@ -43,8 +45,8 @@ class Judgement(Section):
     """What a person decided about classes, by class id."""
 
     format: int = FORMAT
-    names: dict[str, str] = Field(default_factory=dict)
-    merged: dict[str, int] = Field(default_factory=dict)
+    names: dict[Id, str] = Field(default_factory=dict)
+    merged: dict[Id, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
 
     def without(self, first: int) -> "Judgement":
         """Forget classes from id `first` on."""

@@ -230,6 +230,7 @@ class Model(OpenModel):
             version=__version__,
             images=len(work.kept),
             skipped=len(work.kept.skipped),
+            source=work.kept.source,
             seen=work.pile.seen,
             repeated=work.pile.repeated,
             blank=work.kept.blank(),
@@ -268,7 +269,7 @@ class Model(OpenModel):
             **contents,
             "predictions.csv": table.csv(),
             "predictions.parquet": table.parquet(),
-            IMAGES: images_table(work.kept_contents, work.kept.names, found),
+            IMAGES: images_table(work.kept_contents, work.kept, found),
             "skipped.csv": skipped_csv(images.skipped),
             "gallery.json": json.dumps(
                 pictures(work.kept, seen, about.num_known, labels)

@@ -121,11 +121,12 @@ def sort_out(given: ImageSet, learned: Mapping[bytes, Learned]) -> Pile:
     return Pile(readable, contents, fresh, list(first), known)
 
 
-def images_table(contents: Sequence[bytes], names: Sequence[str], found: Predictions) -> bytes:
-    """What ``images.parquet`` of a stage holds."""
+def images_table(contents: Sequence[bytes], kept: ImageSet, found: Predictions) -> bytes:
+    """What ``images.parquet`` of a stage holds; `path` is as in `ImageSet.places`."""
     table = pyarrow.table(
         {
-            "file": list(names),
+            "file": kept.names,
+            "path": pyarrow.array(kept.places(), pyarrow.string()),
             "digest": pyarrow.array(list(contents), pyarrow.binary()),
             "class_id": found.ids,
             "confidence": found.confidence,

@@ -1,12 +1,12 @@
 """What a step of a model says of itself."""
 
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from goal.common.section import Section
 from goal.features.origin import Origin
-from goal.models.history import FORMAT, Action
+from goal.models.history import FORMAT, Action, Id
 
 JUDGEMENT = "judgement.json"
 PAGE = "report.html"
@@ -43,6 +43,7 @@ class StageRecord(Section):
     `capacity` and `free` count vertices, where the method has any; `key` identifies its input.
     `seen` counts images that an earlier step had learned, `repeated` further copies of an image;
     `estimate` says how the number of new classes was found; `blank` names images without content;
+    `source` is the folder of its images, if they came from one;
     `numbers` says that labels are whole numbers; `before` is the seal of the step before; `trunk`
     is the fingerprint of what computed the features, and `origin` says more of it where the frozen
     feature is all that the method needs.
@@ -59,11 +60,12 @@ class StageRecord(Section):
     num_known: int = Field(ge=0)
     names: list[str] = Field(default_factory=list)
     vertices: list[int | None] = Field(default_factory=list)
-    sizes: dict[str, int] = Field(default_factory=dict)
+    sizes: dict[Id, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     images: int = Field(default=0, ge=0)
     skipped: int = Field(default=0, ge=0)
     seen: int = Field(default=0, ge=0)
     repeated: int = Field(default=0, ge=0)
+    source: str | None = None
     blank: list[str] = Field(default_factory=list)
     estimate: Estimate | None = None
     numbers: bool = False
@@ -72,6 +74,14 @@ class StageRecord(Section):
     free: int | None = None
     trunk: str
     origin: Origin | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if len(self.vertices) not in (0, len(self.names)):
+            raise ValueError(f"{len(self.vertices)} vertices for {len(self.names)} classes")
+        if any(int(id) >= self.num_seen for id in self.sizes):
+            raise ValueError("sizes counts images of classes that are not there")
+        return self
 
     @property
     def num_seen(self) -> int:

@@ -42,11 +42,22 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.stages = folder / "stages"
-        self.features = folder / "features"
-        self.work = folder / ".work"
-        self._undone = folder / ".undone"
         self._undoing = folder / ".undoing"
         self._parsed: dict[int, tuple[tuple[int, int, int], StageRecord]] = {}
+
+    @property
+    def features(self) -> Path:
+        """Folder of the features that the model computed."""
+        return files.inside(self.folder, "features")
+
+    @property
+    def work(self) -> Path:
+        """Folder of the step under way."""
+        return files.inside(self.folder, ".work")
+
+    @property
+    def _undone(self) -> Path:
+        return files.inside(self.folder, ".undone")
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -65,7 +76,7 @@ class Store:
         files.inside(self.folder, "stages")
         if not self.stages.is_dir():
             return 0
-        numbers = sorted(int(path.name) for path in self.stages.iterdir() if path.name.isdigit())
+        numbers = sorted(int(path.name) for path in self.stages.iterdir() if path.name.isdecimal())
         missing = [step for step in range(len(numbers)) if step not in numbers]
         if missing:
             raise GoalError(
@@ -153,7 +164,8 @@ class Store:
             plan = files.read_json(self.work / "plan.json")
         except GoalError:
             return None
-        return plan if isinstance(plan.get("step"), int) else None
+        numbers = (plan.get("step"), plan.get("count", 0))
+        return plan if all(type(number) is int for number in numbers) else None
 
     def begin(self, plan: Mapping[str, Any]) -> bool:
         """Start a step, or go on with the very same one; return whether there is one to go on."""
@@ -308,34 +320,39 @@ _RESTORE = "Restore it from a copy of the model; or delete it, and classes have 
 
 
 def _seal(folder: Path) -> str:
-    path = folder / manifest.MANIFEST
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise GoalError(f"Cannot read {file_name(path)}: {error.strerror}.") from error
+    return hashlib.sha256(files.read_bytes(folder / manifest.MANIFEST)).hexdigest()
 
 
 def verify_all(folder: Path, found: Findings) -> None:
     """Check the order of the steps, and what lies beside them, of every model below `folder`."""
-    for path in sorted(folder.rglob(JUDGEMENT)):
+    listed = folders.walk(folder, [])
+    for path in (path for path in listed if path.name == JUDGEMENT):
         found.checked.append(path)
         try:
             read_sealed(path, FORMAT, "Restore it from a copy of the model.")
         except GoalError as error:
             found.problems.append(str(error))
-    for path in sorted(folder.rglob(PAGE)):
-        if not any(path.parent.glob("stages/*/stage.json")) or path in found.checked:
+    judged = {path.parent for path in listed if path.name == JUDGEMENT}
+    models = judged | {path.parent for path in folder.rglob("stages")}
+    for path in (path for path in listed if path.name == PAGE and path.parent in models):
+        if path in found.checked or not any(path.parent.glob("stages/*/stage.json")):
             continue
         found.checked.append(path)
-        if not page_holds(path.read_bytes()):
-            found.problems.append(
-                f"{path} has changed since it was written. `goal show` writes it anew."
-            )
-    judged = {path.parent for path in folder.rglob(JUDGEMENT)}
-    for model in sorted(judged | {path.parent for path in folder.rglob("stages")}):
+        found.problems += _page_problems(path)
+    for model in sorted(models):
         found.problems += [
             problem for problem in _order_problems(Store(model)) if problem not in found.problems
         ]
+
+
+def _page_problems(path: Path) -> list[str]:
+    try:
+        whole = page_holds(files.read_bytes(path))
+    except GoalError as error:
+        return [str(error)]
+    return (
+        [] if whole else [f"{path} has changed since it was written. `goal show` writes it anew."]
+    )
 
 
 def _order_problems(store: Store) -> list[str]:
