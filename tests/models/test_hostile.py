@@ -9,21 +9,24 @@ from typing import Any
 import pytest
 
 from goal.common.errors import GoalError
+from goal.models.checking import verify_all
 from goal.models.classes import Roster
 from goal.models.folder import ModelFolder
+from goal.models.log import LOG, _written
 from goal.models.records import StageRecord
-from goal.models.store import Store, verify_all
+from goal.models.store import Store
 from goal.storage import manifest
+from goal.storage.files import read_jsonl
 from goal.storage.manifest import Findings
-from goal.storage.seal import read_sealed, write_sealed
 from tests.models.test_store import grown, listing, record
 
 
-def rewritten(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the list of actions and seal it again, as whoever can write there can."""
-    content = read_sealed(folder / "judgement.json", 1, "")
-    change(content)
-    write_sealed(folder / "judgement.json", content)
+def rewritten(folder: Path, change: Callable[[list[dict[str, Any]]], None]) -> None:
+    """Change the log and check its lines again, as whoever can write there can."""
+    lines = read_jsonl(folder / LOG)
+    change(lines)
+    text = _written("", [{k: v for k, v in line.items() if k != "check"} for line in lines])
+    (folder / LOG).write_text(text)
 
 
 def restated(store: Store, step: int, **facts: object) -> None:
@@ -42,8 +45,8 @@ def test_a_step_to_bring_back_is_named_by_a_seal_and_never_by_a_path(tmp_path: P
     with store.writing():
         store.undo(stage=True)
 
-    def elsewhere(content: dict[str, Any]) -> None:
-        content["undone"][-1][-1]["seal"] = "../../home/thesis"
+    def elsewhere(lines: list[dict[str, Any]]) -> None:
+        lines[2]["seal"] = "../../home/thesis"
 
     rewritten(tmp_path / "model", elsewhere)
     for command in (ModelFolder(tmp_path / "model").redo, ModelFolder(tmp_path / "model").undo):
@@ -105,13 +108,22 @@ def test_classes_go_on_where_the_step_before_ended() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"names": {"x": "cat"}}, {"merged": {"0": -1}}, {"merged": {"0": 1, "1": 0}}],
+    [
+        {"kind": "rename", "ids": [-1]},
+        {"kind": "merge", "ids": [0], "into": -1},
+        {"kind": "merge", "ids": [0], "into": 0},
+        {"kind": "teach", "made": {"x": "cat"}},
+        {"kind": "teach", "made": {"999999999": "cat"}},
+        {"kind": "move", "images": ["../../home"], "targets": [0]},
+        {"kind": "undo", "of": [9]},
+        {"kind": "undo", "of": [2]},
+    ],
     ids=str,
 )
 def test_damaged_corrections_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
     grown(tmp_path, 1)
-    rewritten(tmp_path, lambda content: content.update(change))
-    with pytest.raises(GoalError, match=r"judgement\.json|merged classes is damaged"):
+    rewritten(tmp_path, lambda lines: lines.append({"id": 2, "said": "", **change}))
+    with pytest.raises(GoalError, match=r"decisions\.jsonl|is damaged|cannot be"):
         _ = ModelFolder(tmp_path).roster
 
 

@@ -8,7 +8,6 @@ from goal.common.section import Section
 from goal.features.origin import Origin
 from goal.models.history import FORMAT, Action, Id
 
-JUDGEMENT = "judgement.json"
 PAGE = "report.html"
 
 
@@ -98,4 +97,4 @@ def made_step(record: StageRecord, seal: str) -> Action:
         "discover": f"stage {record.index} ({record.images:,} images, {classes})",
         "extend": f"the added vertices ({record.capacity} in all)",
     }[record.kind]
-    return Action(kind=record.kind, said=said, step=record.step, seal=seal)
+    return Action(time=record.created, kind=record.kind, said=said, step=record.step, seal=seal)

@@ -20,8 +20,9 @@ from goal.common.escaping import file_name
 from goal.data.decoding import decode
 from goal.data.own_images import gather
 from goal.models.classes import Roster
+from goal.models.log import JUDGEMENT, LOG
 from goal.models.model import Model
-from goal.models.records import JUDGEMENT, StageRecord
+from goal.models.records import StageRecord
 from goal.models.store import Store
 from goal.review.actions import Action, available, perform
 from goal.review.closeness import Closeness
@@ -117,7 +118,7 @@ class Desk:
                 f"There is no model in {file_name(store.folder)} any more. Put it back, and this "
                 "page goes on by itself."
             )
-        logs = [store.folder / name for name in ("decisions.jsonl", JUDGEMENT)]
+        logs = [store.folder / name for name in (LOG, JUDGEMENT)]
         return hashlib.sha256(repr([_facts(path) for path in logs + steps]).encode()).hexdigest()[
             :16
         ]
@@ -241,17 +242,15 @@ class Desk:
         return {"version": self.version(), "entries": self._entries()[::-1]}
 
     def _entries(self) -> list[dict[str, Any]]:
-        actions = self._model.store.history().actions
+        entries = self._model.history()
         return [
             {
-                "id": place,
-                "kind": action.kind,
-                "said": action.said,
-                "time": None,
-                "undone": False,
-                "undoable": place == len(actions) - 1 and action.step != 0,
+                **entry._asdict(),
+                "undoable": not entry.undone
+                and entry.kind not in ("undo", "redo")
+                and entry.id != entries[0].id,
             }
-            for place, action in enumerate(actions)
+            for entry in entries
         ]
 
     # -- changing ---------------------------------------------------------------------------------
