@@ -32,6 +32,7 @@ Engine = Annotated[
     Literal["local", "ray"], Parameter(help="Where features are computed: here, or on Ray.")
 ]
 Workers = Annotated[int, Parameter(help="Actors of Ray.")]
+Unknown = Annotated[str | None, Parameter(help="0.01 if the model can tell, else off.")]
 
 
 def embed(
@@ -55,7 +56,7 @@ def embed(
         backbone: Hub id, transformers folder, DINO .pth file, or digits-vit.
         image_size: Side of the square input, if not the one that the backbone was made for.
         device: Where to compute: cpu, cuda, cuda:1, ...
-        download: Fetch the backbone if it is not on this machine.
+        download: Fetch what is not on this machine: the backbone, images at an address.
         engine: Where features are computed.
         workers: Actors of Ray.
     """
@@ -65,9 +66,11 @@ def embed(
     from goal.distributed import usable
     from goal.features.bank import FeatureBank
     from goal.features.embed import origin_of
+    from goal.models.places import outside_models
     from goal.storage.locks import locked
 
-    given = open_images(images, reporter())
+    outside_models(out)
+    given = open_images(images, reporter(), download)
     place = usable(device)
     embedder = load_embedder(backbone or DEFAULT_EMBEDDER, download, image_size).to(place)
     console.print(f"Feature: {embedder.reads}, {embedder.width} numbers.")
@@ -108,7 +111,7 @@ def fit(
         backbone: Hub id, transformers folder, DINO .pth file, or digits-vit.
         seed: Seed; the same one gives the same model.
         device: Where to compute: cpu, cuda, cuda:1, ...
-        download: Fetch the backbone if it is not on this machine.
+        download: Fetch what is not on this machine: the backbone, images at an address.
         engine: Where features are computed.
         workers: Actors of Ray.
         overrides: Any other setting.
@@ -137,6 +140,7 @@ def discover(
     *images: str,
     model: ModelPath,
     new: int | Literal["auto"] = "auto",
+    unknown: Unknown = None,
     device: str | None = None,
     backbone: Backbone = None,
     download: Download = False,
@@ -153,16 +157,19 @@ def discover(
             features: a feature store, or a .npy, .npz or .parquet file.
         model: The model folder.
         new: Number of new classes, or auto to estimate it.
+        unknown: Share of known images that may come out as of no class, or off. Images of no class
+            wait for the next stage.
         device: Where to compute, if not where the model was fitted.
         backbone: Where the backbone is now, if it was moved.
-        download: Fetch the backbone if it is not on this machine.
+        download: Fetch what is not on this machine: the backbone, images at an address.
         engine: Where features are computed.
         workers: Actors of Ray.
     """
     from goal.features.labelled import open_given
 
     opened = open_model(model, device, backbone, download, _workers(engine, workers))
-    record = opened.discover(open_given(images, reporter()), new)
+    given = open_given(images, reporter(), download)
+    record = opened.discover(given, new, opened.refusal(unknown))
     if record is None:
         return
     known = [opened.roster.known(id) for id in range(record.num_known, record.num_seen)]
@@ -171,7 +178,11 @@ def discover(
         table.add_row(entry.name, f"{record.sizes.get(str(entry.id), 0):,}")
     found = f"{counted(record.images, 'image')}, {counted(len(known), 'new class')}"
     console.print(f"Stage {record.index}: {found}.")
-    console.print(table)
+    if known:
+        console.print(table)
+    if record.unsure:
+        waits = "waits" if record.unsure == 1 else "wait"
+        console.print(f"{counted(record.unsure, 'image')} of no class {waits} for the next stage.")
     _say_where(opened, record)
 
 
@@ -180,13 +191,14 @@ def predict(
     model: ModelPath,
     out: Path | None = None,
     force: Force = False,
+    unknown: Unknown = None,
     device: str | None = None,
     backbone: Backbone = None,
     download: Download = False,
     engine: Engine = "local",
     workers: Workers = 2,
 ) -> None:
-    """Tell the class of images, each by itself.
+    """Tell the class of images, each by itself; one far from all classes is unknown.
 
     Args:
         images: Folders, files, lists (.csv, .txt, .parquet), tar shards, datasets, or addresses; or
@@ -194,9 +206,10 @@ def predict(
         model: The model folder.
         out: Where to write the table: a .csv or .parquet file.
         force: Overwrite that file if it exists.
+        unknown: Share of known images that may come out as of no class, or off.
         device: Where to compute, if not where the model was fitted.
         backbone: Where the backbone is now, if it was moved.
-        download: Fetch the backbone if it is not on this machine.
+        download: Fetch what is not on this machine: the backbone, images at an address.
         engine: Where features are computed.
         workers: Actors of Ray.
     """
@@ -205,8 +218,8 @@ def predict(
     opened = open_model(model, device, backbone, download, _workers(engine, workers))
     refresh(opened)
     target = None if out is None else writable(out, force)
-    given = open_given(images, reporter())
-    found = opened.predict(given)
+    given = open_given(images, reporter(), download)
+    found = opened.predict(given, opened.refusal(unknown))
     if target is not None:
         found.write(target)
         say(f"Predictions: {target.resolve()}")

@@ -22,6 +22,7 @@ from pydantic import Field
 from goal.common.arrays import BoolArray, IntArray
 from goal.common.errors import GoalError
 from goal.common.section import Section
+from goal.data.listing import text_of
 
 UNUSED = -1
 """Target of a class that no stage introduces."""
@@ -51,6 +52,9 @@ class ProtocolSettings(Section):
             thing.
         estimate_new: Do not tell methods how many classes a stage brings; count them in its
             images (see `goal.counting.counter`).
+        queries: Questions about images of each later stage that a simulated person answers from
+            their labels, for methods that ask (see `goal.protocol.person`). No other label is
+            seen after stage 0.
     """
 
     base_classes: int = Field(default=4, gt=0)
@@ -68,6 +72,7 @@ class ProtocolSettings(Section):
     test_per_class: int | None = Field(default=None, gt=0)
     rehearsal: int = Field(default=0, ge=0)
     estimate_new: bool = False
+    queries: int = Field(default=0, ge=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,10 +335,10 @@ def _list_file(name: str) -> Path:
 
 def _read_ids(path: Path) -> list[int]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = text_of(path).splitlines()
+    except GoalError as error:
         raise GoalError(
-            f"Cannot read base_list {path}: {error}. Give a shipped list (cub-ssb), or a text file "
+            f"Cannot read base_list {path}: {error} Give a shipped list (cub-ssb), or a text file "
             "with one class id per line."
         ) from error
     ids = []
