@@ -299,7 +299,8 @@ class Model(OpenModel):
         labels: IntArray | None = None,
     ) -> StageRecord:
         """Write a step whose images have been learned and looked at."""
-        images, table, fresh = work.pile.whole(found.part(0, len(work.kept)), work.lost)
+        seen = found.part(0, len(work.kept))
+        images, table, fresh = work.pile.whole(seen, work.lost)
         if labels is not None:
             found = found.labelled(labels)
         sizes = Counter(found.ids[~found.unknown].tolist())
@@ -316,7 +317,7 @@ class Model(OpenModel):
             IMAGES: images_table(work, found),
             "skipped.csv": skipped_csv(images.skipped),
             "gallery.json": json.dumps(
-                pictures(work.kept, found, about.num_known, labels)
+                pictures(work.kept, seen, about.num_known, labels)
                 if labels is not None
                 else pictures(images, new, about.num_known)
             ).encode(),
@@ -362,10 +363,7 @@ class Model(OpenModel):
         if len(records) == 1 and records[0].key == key:
             self.reporter.say("The model has been fitted to exactly these images already.")
             return records[0]
-        raise GoalError(
-            f"{self.store.folder} holds a model already. Choose another folder, or teach this one "
-            "new images by `goal discover`."
-        )
+        raise self._occupied()
 
     def _require_room(self, last: StageRecord, count: int) -> None:
         if last.free is not None and last.free < count:
