@@ -25,6 +25,7 @@ from goal.learning.trainer import EpochRecord
 from goal.methods.base import LabelledStage, Stage
 from goal.models.classes import Roster, class_names
 from goal.models.looking import look_banked
+from goal.models.nearness import NEAR, places_of
 from goal.models.opened import OpenModel
 from goal.models.page import pictures
 from goal.models.piles import (
@@ -268,6 +269,7 @@ class Model(OpenModel):
             **contents,
             "predictions.csv": table.csv(),
             "predictions.parquet": table.parquet(),
+            NEAR: _places(learner),
             IMAGES: images_table(work.kept_contents, work.kept, found),
             "skipped.csv": skipped_csv(images.skipped),
             "gallery.json": json.dumps(
@@ -332,6 +334,12 @@ class Model(OpenModel):
 def _state(learner: Learner) -> dict[str, Any]:
     """Everything that a step leaves to the next one."""
     return {"method": learner.method.state_dict(), **learner.counter.state_dict()}
+
+
+def _places(learner: Learner) -> bytes:
+    """Where its classes lie, for people who ask which lie near each other."""
+    counter = learner.counter
+    return places_of(counter.means.cpu().numpy(), counter.within_class.within_DD.cpu().numpy())
 
 
 def _room(learner: Learner) -> dict[str, Any]:
