@@ -8,7 +8,7 @@ from pathlib import Path
 from goal.bank import shelf
 from goal.common.errors import GoalError
 from goal.features import store as features
-from goal.models import store
+from goal.models import checking
 from goal.runs import records
 from goal.storage import checkpoint
 from goal.storage.folders import walk
@@ -21,7 +21,7 @@ def verify(folder: Path) -> Findings:
     if folder.is_dir():
         verify_all(folder, found)
         _verify_cache(walk(folder, []), found)
-        store.verify_all(folder, found)
+        checking.verify_all(folder, found)
         records.verify_all(folder, found)
         features.verify_all(folder, found)
     if not found.checked and not found.problems:

@@ -36,9 +36,10 @@ from goal.models.predictions import Predictions
 from goal.models.store import Judgement, StageRecord, Store
 from goal.protocol.stages import ProtocolSettings, class_order
 from goal.report.compare import paper_tables
-from goal.report.formats import FORMATS
+from goal.report.formats import TIDY, latex_tables, markdown
 from goal.report.page import render
 from goal.report.runs import load_run
+from goal.report.tidy import tidy_rows
 from goal.settings.plain import parse_assignments, read_settings
 from goal.settings.recipes import read_recipe, recipe_titles
 from goal.settings.settings import compose
@@ -127,9 +128,11 @@ def results_files(folder: Path) -> Attempt:
 def _all_reports(run: Path) -> None:
     page = render([load_run(run)])
     assert "<script>=" not in page and "<script><" not in page
-    for table in paper_tables([run]):
-        for write in FORMATS.values():
-            write(table)
+    tables = paper_tables([run])
+    for text in (latex_tables(tables), *map(markdown, tables)):
+        assert isinstance(text, str)
+    for write in TIDY.values():
+        write(tidy_rows([run]))
 
 
 def checkpoint_file(folder: Path) -> Attempt:

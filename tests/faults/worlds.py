@@ -179,10 +179,9 @@ def essence_of_model(root: Path) -> dict[str, Any]:
         name = str(path.relative_to(root))
         if path.name == "stage.json":
             found[name] = {**json.loads(path.read_text()), "created": None}
-        elif path.name == "judgement.json":  # seals of steps, which hold their times
-            listed = json.loads(path.read_text())
-            actions = [{**action, "seal": None} for action in listed["actions"]]
-            found[name] = {**listed, "actions": actions, "sha256": None}
+        elif path.name == "decisions.jsonl":  # times, and seals of steps, which hold theirs
+            own = {"time": None, "seal": None, "check": None}
+            found[name] = [{**line, **own} for line in read_jsonl(path)]
         elif path.suffix == ".pt":
             found[name] = checkpoint.digest(checkpoint.load(path))
         elif path.is_file() and path.name not in _OWN_TIME:

@@ -49,9 +49,10 @@ ALLOWED: dict[str, set[str]] = {
     },
     "report": {"common", "storage", "pages", "evaluation", "settings", "runs"},
     "verify": {"common", "storage", "bank", "features", "runs", "models"},
+    "review": {"common", "storage", "data", "features", "pages", "evaluation", "models"},
     "cli": {
         *("common", "storage", "distributed", "data", "protocol", "backbone", "bank", "features"),
-        *("methods", "settings", "learning", "runs", "models", "report", "verify"),
+        *("methods", "settings", "learning", "runs", "models", "report", "verify", "review"),
     },
 }
 EVERYONE = {"__version__"}

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from goal.common.errors import GoalError
+from goal.models.checking import verify_all
 from goal.models.classes import Roster, class_name, class_names
 from goal.models.history import Action, Judgement
-from goal.models.store import StageRecord, Store, verify_all
+from goal.models.store import StageRecord, Store
 from goal.storage import files
 from goal.storage.manifest import Findings
 
@@ -35,12 +36,12 @@ def record(step: int, **facts: Any) -> StageRecord:
     return StageRecord(**{**base, **facts})
 
 
-def grown(folder: Path, steps: int) -> Store:
-    store = Store(folder)
+def grown(folder: Path, steps: int, **files: bytes) -> Store:
+    store, contents = Store(folder), files or {"a.txt": b"hello"}
     for step in range(steps):
         with store.writing():
             store.begin({"step": step, "key": "x"})
-            store.commit(record(step), {"a.txt": b"hello"}, {"value": torch.tensor([step])})
+            store.commit(record(step), contents, {"value": torch.tensor([step])})
     return store
 
 
@@ -172,7 +173,7 @@ def test_undo_takes_back_action_by_action_and_redo_brings_each_back(tmp_path: Pa
         assert store.redo() == []
 
 
-@pytest.mark.parametrize("moment", ["replace", "_write", "undone"])
+@pytest.mark.parametrize("moment", ["replace", "_note", "undone"])
 def test_an_undo_cut_short_and_repeated_takes_back_one_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
@@ -217,8 +218,8 @@ def test_what_is_lost_or_exchanged_is_found(tmp_path: Path) -> None:
     shutil.rmtree(last.path(2))
     assert "002 is missing" in problems(last.folder)[0]
     judged = model("judged")
-    (judged.folder / "judgement.json").unlink()
-    assert "judgement.json is missing" in problems(judged.folder)[0]
+    (judged.folder / "decisions.jsonl").unlink()
+    assert "decisions.jsonl is missing" in problems(judged.folder)[0]
     copied = model("copied")
     shutil.rmtree(copied.path(1))
     shutil.copytree(copied.path(0), copied.path(1))
@@ -268,9 +269,9 @@ def test_damage_and_other_formats_are_named(tmp_path: Path) -> None:
     with pytest.raises(GoalError, match="no such key"):
         store.records()
     store.act(rename(0, "lion"))
-    judged = tmp_path / "judgement.json"
-    judged.write_text(judged.read_text().replace("lion", "loin"))
-    with pytest.raises(GoalError, match="checksum is wrong"):
+    log = tmp_path / "decisions.jsonl"
+    log.write_text(log.read_text().replace("lion", "loin"))
+    with pytest.raises(GoalError, match="check of line 3 is wrong"):
         store.judgement()
 
 
@@ -344,6 +345,6 @@ def test_a_linked_folder_of_steps_is_refused(tmp_path: Path) -> None:
             attempt()
     (tmp_path / "mine" / "stages").unlink()
     (tmp_path / "mine" / ".work").symlink_to(tmp_path / "theirs")
-    with store.writing():
+    with pytest.raises(GoalError, match="leads out of its folder"), store.writing():
         store.drop_work()
     assert listing(tmp_path / "theirs") == victim

@@ -1,7 +1,7 @@
 """The command line: ``goal COMMAND``. Each command only translates; the work is done elsewhere.
 
 May import: common, storage, distributed, data, protocol, backbone, bank, features, methods,
-settings, learning, runs, models, report, verify.
+settings, learning, runs, models, report, verify, review.
 """
 
 import shlex
@@ -12,7 +12,7 @@ from typing import Any
 
 from cyclopts import App
 
-from goal.cli import classes, experiments, images, model, pictures, tools
+from goal.cli import classes, experiments, images, model, pictures, review, tools
 from goal.cli.common import console, ending, errors, rank
 from goal.common.errors import GoalError
 
@@ -43,9 +43,11 @@ app.command(classes.classes)
 app.command(classes.rename)
 app.command(classes.merge)
 app.command(classes.unmerge)
+app.command(classes.history)
 app.command(classes.undo)
 app.command(classes.redo)
 app.command(classes.show)
+app.command(review.review)
 app.command(model.extend_vertices)
 app.command(model.export)
 app.command(classes.suggest_names)

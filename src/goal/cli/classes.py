@@ -1,5 +1,6 @@
 """Commands about the classes of a model: look at them, correct them, take it back."""
 
+from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -71,7 +72,7 @@ def rename(name: str, to: str, /, *, model: ModelPath) -> None:
         to: Its new name.
         model: The model folder.
     """
-    kept = open_folder(model).rename(name, to)
+    kept = open_folder(model).rename(name, to).name
     say(f"{name} is called {kept} now.")
 
 
@@ -100,17 +101,37 @@ def unmerge(name: str, /, *, model: ModelPath) -> None:
     say(f"{name} is a class of its own again.")
 
 
-def undo(*, model: ModelPath, stage: bool = False) -> None:
+def history(*, model: ModelPath, json: bool = False) -> None:
+    """List everything that was done to the model, each with the number that `goal undo` takes.
+
+    Args:
+        model: The model folder.
+        json: One JSON object per line.
+    """
+    entries = open_folder(model).history()
+    if json:
+        for entry in entries:
+            say(dumps(entry._asdict()))
+        return
+    table = Table("Id", "When (UTC)", "What", "")
+    for entry in entries:
+        when = entry.time[:16].replace("T", " ")
+        table.add_row(str(entry.id), when, entry.said, "undone" if entry.undone else "")
+    console.print(table)
+
+
+def undo(number: int | None = None, /, *, model: ModelPath, stage: bool = False) -> None:
     """Take back the last action (a stage, a renaming, a merge, ...), or drop an unfinished stage.
 
     Says what it took back; `goal redo` brings it back. Interrupted, the same command ends what
     it began and goes no further.
 
     Args:
+        number: Take back one action, by its number in `goal history`, and no other.
         model: The model folder.
         stage: Take back the last stage, with every correction of its classes made since.
     """
-    say(open_folder(model).undo(stage))
+    say(open_folder(model).undo(number, stage))
 
 
 def redo(*, model: ModelPath) -> None:

@@ -43,8 +43,10 @@ def opened(path: object) -> Image.Image:
     return Image.open(path, formats=FORMATS)  # type: ignore[arg-type]
 
 
-def decode(path: object) -> Image.Image:
+def decode(path: object, near: int | None = None) -> Image.Image:
     """Read an image file as upright RGB, or raise `UnreadableImage`.
+
+    With `near`, a JPEG may come out smaller, but with sides of at least that many pixels.
 
     Threads that decode at the same time share a budget of memory, so that a few large images
     take turns. A lack of memory all the same is an error of its own, never a reason to skip.
@@ -52,6 +54,8 @@ def decode(path: object) -> Image.Image:
     try:
         with opened(path) as image:
             check_size(path, image)
+            if near is not None:
+                image.draft("RGB", (near, near))
             with _BUDGET.holding(_bytes_needed(image)):
                 return upright_rgb(image)
     except UnreadableImage:

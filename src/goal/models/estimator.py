@@ -200,7 +200,7 @@ class Goal(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def undo(self, stage: bool = False) -> Self:
         """Take back the last action, or the last stage with the corrections of its classes."""
-        self._fitted().undo(stage)
+        self._fitted().undo(stage=stage)
         return self
 
     def redo(self) -> Self:

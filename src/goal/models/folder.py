@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from PIL import Image
 
@@ -14,6 +15,16 @@ from goal.models.history import Action
 from goal.models.nearness import Nearness, nearness
 from goal.models.page import page_is_current, stage_pictures, write_page
 from goal.models.store import StageRecord, Store
+
+
+class Entry(NamedTuple):
+    """A line of a model's history: what was done, and whether it was undone."""
+
+    id: int
+    time: str
+    kind: str
+    said: str
+    undone: bool
 
 
 class ModelFolder:
@@ -32,35 +43,52 @@ class ModelFolder:
         """The classes, with a person's corrections applied."""
         return Roster(self.records, self.store.judgement())
 
-    def rename(self, name: str, to: str) -> str:
-        """Call a class by another name; return the name as it is kept."""
+    def rename(self, name: str, to: str) -> Action:
+        """Call a class by another name; return what was noted, with the name as it is kept."""
         with self.changing():
-            action = self.roster.renamed(name, to)
-            self.store.act(action)
-        return str(action.name)
+            return self.store.act(self.roster.renamed(name, to))
 
-    def merge(self, keep: str, others: Sequence[str]) -> None:
+    def merge(self, keep: str, others: Sequence[str]) -> Action:
         """Say that other classes are the first one; predictions for any of them come out as it."""
         with self.changing():
-            self.store.act(self.roster.merged(keep, others))
+            return self.store.act(self.roster.merged(keep, others))
 
-    def unmerge(self, name: str) -> None:
+    def unmerge(self, name: str) -> Action:
         """Let a merged class stand for itself again."""
         with self.changing():
-            self.store.act(self.roster.unmerged(name))
+            return self.store.act(self.roster.unmerged(name))
 
-    def undo(self, stage: bool = False) -> str:
+    def history(self) -> list[Entry]:
+        """Everything that was done, in order, and whether it was undone."""
+        self.store.require()
+        found = self.store.history()
+        holding = {action.id for action in found.holding}
+        return [
+            Entry(
+                line.id,
+                line.time,
+                line.kind,
+                line.said,
+                line.kind not in ("undo", "redo") and line.id not in holding,
+            )
+            for line in found.lines
+        ]
+
+    def undo(self, id: int | None = None, stage: bool = False) -> str:
         """Take back the last action (or drop an unfinished step); say what was taken back.
 
         Args:
+            id: One action by its number in `history`, if not the last one.
             stage: The last step rather than the last action, with every correction of its classes.
         """
+        if stage and id is not None:
+            raise GoalError("Give the number of an action, or ask for the last stage; not both.")
         with self.changing():
-            if self.store.plan() is not None:
+            if self.store.plan() is not None and id is None:
                 self.store.drop_work()
                 return "Dropped the unfinished step; finished stages are as they were."
             self.store.require()
-            gone = self.store.undo(stage)
+            gone = self.store.undo(stage, id)
             if not gone:
                 raise GoalError(
                     "Only the labelled stage is left. To start over, delete the folder "

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from goal.common.errors import GoalError
 from goal.common.escaping import file_name
-from goal.models.records import JUDGEMENT, PAGE
+from goal.models.log import JUDGEMENT, LOG
+from goal.models.records import PAGE
 
 
 def copy_model(source: Path, target: Path) -> None:
@@ -23,10 +24,11 @@ def model_files(source: Path) -> dict[str, bytes]:
 
 def _names(source: Path) -> list[str]:
     """A model's files, or an error if any part of it is a link."""
-    names = [JUDGEMENT, PAGE, "stages"]
-    for parent, folders, listed in os.walk(source / "stages"):
-        inside = Path(parent).relative_to(source)
-        names += [(inside / name).as_posix() for name in sorted(listed + folders)]
+    names = [LOG, JUDGEMENT, PAGE, "stages", "features"]
+    for place in ("stages", "features"):
+        for parent, folders, listed in os.walk(source / place):
+            inside = Path(parent).relative_to(source)
+            names += [(inside / name).as_posix() for name in sorted(listed + folders)]
     links = [name for name in names if (source / name).is_symlink()]
     if links:
         raise GoalError(

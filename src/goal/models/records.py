@@ -1,14 +1,13 @@
 """What a step of a model says of itself."""
 
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from goal.common.section import Section
 from goal.features.origin import Origin
-from goal.models.history import FORMAT, Action
+from goal.models.history import FORMAT, Action, Id
 
-JUDGEMENT = "judgement.json"
 PAGE = "report.html"
 
 
@@ -60,7 +59,7 @@ class StageRecord(Section):
     num_known: int = Field(ge=0)
     names: list[str] = Field(default_factory=list)
     vertices: list[int | None] = Field(default_factory=list)
-    sizes: dict[str, int] = Field(default_factory=dict)
+    sizes: dict[Id, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     images: int = Field(default=0, ge=0)
     skipped: int = Field(default=0, ge=0)
     seen: int = Field(default=0, ge=0)
@@ -74,6 +73,14 @@ class StageRecord(Section):
     free: int | None = None
     trunk: str
     origin: Origin | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if len(self.vertices) not in (0, len(self.names)):
+            raise ValueError(f"{len(self.vertices)} vertices for {len(self.names)} classes")
+        if any(int(id) >= self.num_seen for id in self.sizes):
+            raise ValueError("sizes counts images of classes that are not there")
+        return self
 
     @property
     def num_seen(self) -> int:
@@ -90,4 +97,4 @@ def made_step(record: StageRecord, seal: str) -> Action:
         "discover": f"stage {record.index} ({record.images:,} images, {classes})",
         "extend": f"the added vertices ({record.capacity} in all)",
     }[record.kind]
-    return Action(kind=record.kind, said=said, step=record.step, seal=seal)
+    return Action(time=record.created, kind=record.kind, said=said, step=record.step, seal=seal)

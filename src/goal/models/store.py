@@ -8,7 +8,8 @@
                  near.f32         where its classes lie, for the tree of classes
                  manifest.json    size and checksum of each of these
     stages/001/  the next step, and so on
-    judgement.json   every action in order, and the corrections (names, merges) they add up to
+    decisions.jsonl  every action in order, a line each: steps, names, merges, what teaches, undos
+    features/        features of the images learned, for methods that need nothing else
     report.html      all of it as a page, written anew after every change
     .work/           the step under way, to go on with after an interruption
     .undone/         steps that were undone and can be done again, until something else is done
@@ -16,25 +17,26 @@
 
 A step is written beside the others and takes its place by one rename; undoing one is a rename,
 too. So whatever is killed when, a model holds whole steps only. Each step names the seal of the
-one before, and the list of actions names them all: none can be lost or exchanged unseen.
+one before, and the log names them all: none can be lost or exchanged unseen.
 """
 
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from goal.common.errors import GoalError
 from goal.common.escaping import file_name, visible
 from goal.models.history import FORMAT, Action, History, Judgement
-from goal.models.records import JUDGEMENT, PAGE, StageRecord, made_step
+from goal.models.log import LOG, add_to_log, read_log, undoing
+from goal.models.records import StageRecord, made_step
+from goal.models.standing import require_alone
 from goal.storage import files, folders, manifest
 from goal.storage.locks import locked
-from goal.storage.manifest import Findings
-from goal.storage.seal import page_holds, read_sealed, write_sealed
 
-__all__ = ["Judgement", "StageRecord", "Store", "verify_all"]
+__all__ = ["Judgement", "StageRecord", "Store"]
 
 
 class Store:
@@ -43,11 +45,23 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.stages = folder / "stages"
-        self.features = folder / "features"
-        self.work = folder / ".work"
-        self._undone = folder / ".undone"
         self._undoing = folder / ".undoing"
+        self._read: tuple[tuple[int, int, int] | None, History] | None = None
         self._parsed: dict[int, tuple[tuple[int, int, int], StageRecord]] = {}
+
+    @property
+    def features(self) -> Path:
+        """Folder of the features that the model computed."""
+        return files.inside(self.folder, "features")
+
+    @property
+    def work(self) -> Path:
+        """Folder of the step under way."""
+        return files.inside(self.folder, ".work")
+
+    @property
+    def _undone(self) -> Path:
+        return files.inside(self.folder, ".undone")
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -66,7 +80,7 @@ class Store:
         files.inside(self.folder, "stages")
         if not self.stages.is_dir():
             return 0
-        numbers = sorted(int(path.name) for path in self.stages.iterdir() if path.name.isdigit())
+        numbers = sorted(int(path.name) for path in self.stages.iterdir() if path.name.isdecimal())
         missing = [step for step in range(len(numbers)) if step not in numbers]
         if missing:
             raise GoalError(
@@ -154,7 +168,8 @@ class Store:
             plan = files.read_json(self.work / "plan.json")
         except GoalError:
             return None
-        return plan if isinstance(plan.get("step"), int) else None
+        numbers = (plan.get("step"), plan.get("count", 0))
+        return plan if all(type(number) is int for number in numbers) else None
 
     def begin(self, plan: Mapping[str, Any]) -> bool:
         """Start a step, or go on with the very same one; return whether there is one to go on."""
@@ -194,45 +209,64 @@ class Store:
 
     def history(self) -> History:
         """Everything that was done."""
-        path = self.folder / JUDGEMENT
-        if not path.exists():
-            return History()
-        return History.parse(read_sealed(path, FORMAT, _RESTORE), f"content of {file_name(path)}")
+        path = self.folder / LOG
+        now = path.stat() if path.exists() else None
+        same = None if now is None else (now.st_ino, now.st_size, now.st_mtime_ns)
+        if same is None or self._read is None or self._read[0] != same:
+            self._read = (same, read_log(self.folder))
+        return self._read[1]
 
     def judgement(self) -> Judgement:
-        """Renamed and merged classes."""
+        """What a person decided about classes."""
         return self.history().judgement
 
-    def act(self, action: Action) -> None:
+    def act(self, action: Action) -> Action:
         """Note an action; what was undone before cannot be done again from here on."""
-        self._write(self.history().done(action))
+        noted = self._note(action)
         self._drop_undone()
+        return noted
 
-    def undo(self, stage: bool = False) -> list[Action]:
-        """Take back the last action, or the last step with what was decided about its classes.
+    def undo(self, stage: bool = False, id: int | None = None) -> list[Action]:
+        """Take back the last action, one by its number, or the last step with what is about it.
 
         An undo that was cut short is finished instead, however often the command is given.
+
+        Args:
+            stage: The last step, and every later action about the classes it found.
+            id: The action, which no later one may stand on.
 
         Returns:
             What was taken back; nothing if only the first step is left.
         """
         history = self.history()
+        asked = {"stage": stage, "id": id}
         if self._undoing.exists():
             content = files.read_json(self._undoing)
-            if content.get("history") != len(history.actions):  # all but the end of it was done
-                return history.undone[-1] if history.undone else []
-        steps = [place for place, action in enumerate(history.actions) if action.step is not None]
-        last = steps[-1] if stage else len(history.actions) - 1
-        action = history.actions[last]
-        if action.step == 0:
+            if content.get("lines") != len(history.lines) and content.get("asked") == asked:
+                return history.undone[-1] if history.undone else []  # all but its end was done
+        goes = self._going(history, stage, id)
+        if any(action.step == 0 for action in goes):
             return []
-        first = None if action.step is None else self._record(action.step).num_known
-        kept, goes = history.split(last, first)
-        files.write_json(self._undoing, {"history": len(history.actions)})
-        if action.step is not None:
-            self._set_aside(action.step, str(action.seal))
-        self._write(History.of(kept, [*history.undone, goes]))
+        files.write_json(self._undoing, {"lines": len(history.lines), "asked": asked})
+        for action in goes:
+            if action.step is not None:
+                self._set_aside(action.step, str(action.seal))
+        self._note_undone("undo", goes)
         return goes
+
+    def _going(self, history: History, stage: bool, id: int | None) -> list[Action]:
+        """The actions that an undo takes back."""
+        if id is None:
+            steps = [action for action in history.holding if action.step is not None]
+            action = steps[-1] if stage else history.holding[-1]
+            first = None if action.step is None else self._record(action.step).num_known
+            return history.going_with(action, first)
+        action = history.chosen(id)
+        if action.step == 0:
+            return [action]
+        first = None if action.step is None else self._record(action.step).num_known
+        require_alone(history, action, first, self.records())
+        return [action]
 
     def undone(self) -> None:
         """An undo has been finished to its very end."""
@@ -249,9 +283,8 @@ class Store:
                     return []
                 aside.replace(self.path(action.step))
                 files.sync_folder(self.stages)
-        if not actions:
-            return []
-        self._write(History.of([*history.actions, *actions], history.undone[:-1]))
+        if actions:
+            self._note_undone("redo", actions)
         return actions
 
     def _set_aside(self, step: int, seal: str) -> None:
@@ -260,33 +293,27 @@ class Store:
         files.sync_folder(self.stages)
 
     def _reconcile(self) -> None:
-        """Let the list of actions follow the steps, which a killed command may have left apart."""
+        """Let the log follow the steps, which a killed command may have left apart."""
         history = self.history()
         present = {self.seal(record.step): record for record in self.records()}
-        if (redone := self._half_redone(history, present)) is not None:
-            self._write(redone)
+        again = history.undone[-1] if history.undone else []
+        if any(action.seal in present for action in again if action.step is not None):
+            self._note_undone("redo", again)
             return
-        actions = history.spelt_out()
-        listed = {action.seal for action in actions}
-        gone = [a for a in actions if a.step is not None and a.seal not in present]
+        holding = history.holding
+        gone = [a for a in holding if a.step is not None and a.seal not in present]
+        listed = {action.seal for action in holding}
         fresh = [made_step(record, seal) for seal, record in present.items() if seal not in listed]
         if gone:  # an undo was cut short after its rename: what it took away is set aside
             first = min(self._set_aside_record(action).num_known for action in gone)
-            place = actions.index(gone[0])
-            kept, goes = History.of(actions).split(place, first)
-            self._write(History.of(kept, [*history.undone, goes]))
+            self._note_undone("undo", history.going_with(gone[0], first))
+        elif len(fresh) == len(present) and not (self.folder / LOG).exists():
+            add_to_log(
+                self.folder, History(), *fresh, *history.lines
+            )  # of before steps were listed
         elif fresh:
-            ahead = [] if history.actions else fresh  # of a folder of before they were listed
-            behind = fresh if history.actions else []
-            self._write(History.of([*ahead, *actions, *behind]))
+            self._note(*fresh)
             self._drop_undone()
-
-    def _half_redone(self, history: History, present: Mapping[str, StageRecord]) -> History | None:
-        """The history with its last undo done again, if the step of it is back in its place."""
-        again = history.undone[-1] if history.undone else []
-        if not any(action.seal in present for action in again if action.step is not None):
-            return None
-        return History.of([*history.actions, *again], history.undone[:-1])
 
     def _set_aside_record(self, action: Action) -> StageRecord:
         folder = self._undone / str(action.seal)
@@ -301,74 +328,18 @@ class Store:
         if self._undone.exists():
             folders.remove(self.folder, self._undone.name)
 
-    def _write(self, history: History) -> None:
-        write_sealed(self.folder / JUDGEMENT, history.model_dump(mode="json"))
+    def _note_undone(self, kind: Literal["undo", "redo"], actions: list[Action]) -> None:
+        ids = [action.id for action in actions]
+        self._note(Action(kind=kind, said=undoing(self.history(), ids, kind == "redo"), of=ids))
+
+    def _note(self, *actions: Action) -> Action:
+        timed = [a if a.time else a.model_copy(update={"time": _now()}) for a in actions]
+        return add_to_log(self.folder, self.history(), *timed).lines[-1]
 
 
-_RESTORE = "Restore it from a copy of the model; or delete it, and classes have their first names."
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _seal(folder: Path) -> str:
-    path = folder / manifest.MANIFEST
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise GoalError(f"Cannot read {file_name(path)}: {error.strerror}.") from error
-
-
-def verify_all(folder: Path, found: Findings) -> None:
-    """Check the order of the steps, and what lies beside them, of every model below `folder`."""
-    for path in sorted(folder.rglob(JUDGEMENT)):
-        found.checked.append(path)
-        try:
-            read_sealed(path, FORMAT, "Restore it from a copy of the model.")
-        except GoalError as error:
-            found.problems.append(str(error))
-    for path in sorted(folder.rglob(PAGE)):
-        if not any(path.parent.glob("stages/*/stage.json")) or path in found.checked:
-            continue
-        found.checked.append(path)
-        if not page_holds(path.read_bytes()):
-            found.problems.append(
-                f"{path} has changed since it was written. `goal show` writes it anew."
-            )
-    judged = {path.parent for path in folder.rglob(JUDGEMENT)}
-    for model in sorted(judged | {path.parent for path in folder.rglob("stages")}):
-        found.problems += [
-            problem for problem in _order_problems(Store(model)) if problem not in found.problems
-        ]
-
-
-def _order_problems(store: Store) -> list[str]:
-    """What is wrong with the order of a model's steps, or with the list of its actions."""
-    if store.stages.is_symlink():
-        return [f"{store.stages} is a link: a model's files lie in its folder."]
-    try:
-        records = store.records()
-        seals = [store.seal(record.step) for record in records]
-    except (GoalError, OSError) as error:
-        return [str(error)]
-    try:
-        history = store.history()
-        for record in records:
-            manifest.read(store.path(record.step))
-    except GoalError:  # a damaged list or manifest: its own check has named it
-        return []
-    problems = [
-        f"{store.path(record.step)} does not follow {store.path(record.step - 1)}: one of them "
-        "has been exchanged. Restore the model from a copy."
-        for record in records[1:]
-        if record.before is not None and record.before != seals[record.step - 1]
-    ]
-    path = store.folder / JUDGEMENT
-    if not path.exists() and any(record.before is not None for record in records):
-        problems.append(f"{path} is missing: it holds names and merges. Restore it from a copy.")
-    set_aside = store.folder / ".undone"
-    for action in history.actions:
-        aside = (set_aside / str(action.seal)).exists()  # an undo cut short: the next one ends it
-        if action.step is not None and action.seal not in seals and not aside:
-            problems.append(
-                f"{store.path(action.step)} is missing or has been exchanged. Restore the model "
-                "from a copy."
-            )
-    return problems
+    return hashlib.sha256(files.read_bytes(folder / manifest.MANIFEST)).hexdigest()

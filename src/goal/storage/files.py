@@ -312,7 +312,12 @@ def read_json(path: Path, most: int = MOST_TEXT) -> dict[str, Any]:
 
 def read_jsonl(path: Path, most: int = MOST_TEXT) -> list[dict[str, Any]]:
     """Read one JSON object per line."""
-    lines = read_text(path, most).splitlines()
+    return json_lines(read_text(path, most), path)
+
+
+def json_lines(text: str, path: Path) -> list[dict[str, Any]]:
+    """Take the text of a file for one JSON object per line."""
+    lines = text.splitlines()
     return [_object(line, path, f" in line {number}") for number, line in enumerate(lines, 1)]
 
 

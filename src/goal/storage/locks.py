@@ -21,6 +21,10 @@ class Busy(Exception):
     """Another process, or another thread, holds the lock."""
 
 
+class Occupied(GoalError):
+    """Another process is working in a folder; nothing was changed, and it can be tried again."""
+
+
 @contextmanager
 def held(path: Path, wait: bool = True) -> Iterator[None]:
     """Hold the lock of the file `path`, which is made if it does not exist and stays.
@@ -69,7 +73,7 @@ def locked(folder: Path) -> Iterator[None]:
             stack.enter_context(held(folder / ".lock", wait=False))
             sweep(folder)
         except Busy:
-            raise GoalError(
+            raise Occupied(
                 f"Another process is working in {folder}. Wait for it, or choose another folder."
             ) from None
         except OSError as error:

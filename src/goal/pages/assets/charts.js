@@ -288,6 +288,7 @@ const Charts = (function () {
       else tip.hide();
     });
     canvas.addEventListener("pointerleave", () => { tip.hide(); shown = null; draw(null); });
+    return { canvas, at: (p) => [px(p), py(p)] };
   }
 
   function swatch(style) {
