@@ -171,7 +171,7 @@ def test_a_missing_backbone_says_how_to_get_it(
 ) -> None:
     write_digits(tmp_path / "labelled", {0: range(2), 1: range(2)}, labelled=True)
     code, _, err = run(capsys, "fit", f"{tmp_path}/labelled", "--model", f"{tmp_path}/m")
-    assert code == 1 and "hf download facebook/dino-vitb16" in err
+    assert code == 1 and "hf download facebook/dinov2-small" in err
 
 
 def test_names_cannot_steer_the_terminal(

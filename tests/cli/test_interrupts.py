@@ -19,9 +19,13 @@ def interrupted(words: list[str], ready: Callable[[], bool], number: int) -> tup
     """Start `goal WORDS`, send it a signal once it is ready; return exit code and messages."""
     command = [sys.executable, "-m", "goal", *words]
     # Its own group, and the handlers that a shell in the foreground would leave it.
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # what is ignored is inherited
     child = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
+    signal.signal(signal.SIGINT, before)
     patience = Pause(120)
     while not ready():
         assert child.poll() is None and not patience.over(), child.communicate()
@@ -46,7 +50,7 @@ def test_other_commands_are_to_be_repeated(tmp_path: Path) -> None:
     write_digits(tmp_path / "labelled", dict.fromkeys(range(2), range(10)), labelled=True)
     model = tmp_path / "m"
     words = ["fit", str(tmp_path / "labelled"), "--model", str(model), "--backbone", "digits-vit"]
-    words += ["--set", "training.base_epochs=100000", "bank.views=1"]
+    words += ["--method", "goal", "--set", "training.base_epochs=100000", "bank.views=1"]
     found, said = interrupted(words, (model / ".work" / "plan.json").exists, signal.SIGINT)
     assert found == 130
     assert said == f"Interrupted. Go on with `{shlex.join(['goal', *words])}`\n"

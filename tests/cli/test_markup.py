@@ -83,7 +83,7 @@ def test_nothing_in_the_package_goes_around_the_console() -> None:
 def test_about_a_hostile_bank_nothing_is_obeyed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shelf = tmp_path / "bank" / "trunk[bold]" / "shelf"
+    shelf = tmp_path / "bank" / "trunk[bold]" / "0123456789abcdef"
     shelf.mkdir(parents=True)
     text = '{"format": 1, "view": "[link=\\u001bc]v[/link]", "transform": "[/x]"}'
     (shelf / "about.json").write_text(text)

@@ -80,3 +80,11 @@ def test_batch_distillation_pulls_as_hard_when_near_and_is_flat_where_equal() ->
     same = previous.clone().requires_grad_()
     batch_distillation(same, previous).backward()
     assert same.grad is not None and same.grad.abs().max() == 0
+
+
+def test_a_rounding_error_pulls_nowhere() -> None:
+    previous = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    own = (previous * (1 + 1e-7)).requires_grad_()
+    assert not torch.equal(own.detach(), previous)
+    batch_distillation(own, previous).backward()
+    assert own.grad is not None and not own.grad.any()

@@ -225,7 +225,7 @@ def test_every_method_lives_in_a_model(name: str, tmp_path: Path) -> None:
     model = fitted(tmp_path / "model", tmp_path / "labelled", name, settings=quick)
     week = screened(write_digits(tmp_path / "week", {0: range(10, 13), 4: range(8)}))
     record = model.discover(week, 1)
-    if name == "frost":  # one epoch brings it no image of the new class, so there is none
+    if name in ("frost", "simgcd", "simgcd_plus"):  # one epoch brings no image of the new class
         assert record is None and len(model.records) == 1
         return
     assert record is not None

@@ -58,4 +58,4 @@ class FeatureTrunk(nn.Module):
     def forward(self, pixels: Tensor) -> Tokens:
         """Run the network on uint8 pixels (B, 3, S, S)."""
         features = self.embedder(pixels).half().float()
-        return Tokens(features.new_empty(len(features), 0, features.shape[1]), features)
+        return Tokens(features[:, None][:, :0], features)

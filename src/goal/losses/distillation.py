@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+_ROUNDING = 1e-6  # distance of equal unit vectors in single precision
+
 
 def feature_distillation(features_BD: Tensor, previous_BD: Tensor) -> Tensor:
     """Mean squared distance to the previous stage's features, both unit length (Happy, L_kd)."""
@@ -17,10 +19,13 @@ def batch_distillation(features_BD: Tensor, previous_BD: Tensor) -> Tensor:
     """Distance to the previous stage's features, the batch being one long vector (FRoST, L_kd).
 
     ``| F / |F| - G / |G| |``, not squared, with F and G the flattened features of the batch: its
-    pull does not fade as the features come near. Where they are equal the gradient is zero.
+    pull does not fade as the features come near. Where they are equal, but for rounding, the
+    gradient is zero: the direction of a rounding error would have the full pull.
     """
     own, previous = (F.normalize(each.flatten(), dim=0) for each in (features_BD, previous_BD))
-    distance: Tensor = torch.linalg.vector_norm(own - previous)
+    away = own - previous
+    equal = torch.linalg.vector_norm(away.detach()) < _ROUNDING
+    distance: Tensor = torch.linalg.vector_norm(torch.where(equal, 0, away))
     return distance
 
 

@@ -88,10 +88,15 @@ def test_learning_more_leaves_the_known_alone_and_an_empty_class_has_its_place()
     memory = ShapeMemory(4, 0.1, rank=3)
     samples = points(20, 4)
     memory.learn(samples, torch.ones(20, 1), torch.zeros(1, 4))
-    before = memory(samples)
+    before, parts = (
+        memory(samples),
+        {key: part.clone() for key, part in memory.state_dict().items()},
+    )
     instead = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
     memory.learn(samples, torch.zeros(20, 1), instead)
-    assert torch.equal(memory(samples)[:, :1], before)
+    for key, part in parts.items():
+        assert torch.equal(memory.state_dict()[key][: len(part)], part), key
+    assert torch.allclose(memory(samples)[:, :1], before, rtol=1e-12)  # products of another shape
     assert torch.equal(memory.means[1], instead[0].double())
     distance = (samples - instead.double()).square().sum(dim=1)
     assert torch.allclose(memory(samples)[:, 1], -distance / 0.9 / 2)
