@@ -2,7 +2,7 @@
 
 from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.table import Table
@@ -10,7 +10,9 @@ from rich.table import Table
 from goal.cli.common import console
 from goal.cli.model import Force, ModelPath, open_folder, refresh, say, writable
 from goal.common.errors import GoalError
-from goal.models.nearness import Nearness
+
+if TYPE_CHECKING:
+    from goal.models.nearness import Nearness  # numpy: not for help
 
 
 def classes(*, model: ModelPath, plain: bool = False, tree: bool = False) -> None:
@@ -51,7 +53,7 @@ def classes(*, model: ModelPath, plain: bool = False, tree: bool = False) -> Non
         console.print(f"Vertices: {last.free} of {last.capacity} are free.")
 
 
-def _tree(near: Nearness | None) -> None:
+def _tree(near: "Nearness | None") -> None:
     """Say which classes lie near each other."""
     if near is None:
         raise GoalError(
