@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from goal.methods.base import Method, infer_all
-from goal.methods.goal_plus import GoalPlus, _some_of_each
+from goal.methods.goal_plus import GoalPlus
 from goal.methods.goal_plus_trained import TrainedGoalPlus
+from goal.methods.parts.strangeness import some_of_each
 from goal.numerics.simplex import UNOWNED
 from goal.testing.planted import base_stage, next_stage, small_method
 from goal.testing.teaching import TEST, learn
@@ -129,19 +130,20 @@ def test_states_of_the_first_version_are_taken_over() -> None:
     for name, tensor in now.items():
         old = next((o + name.removeprefix(n) for n, o in first.items() if name.startswith(n)), name)
         then[old] = tensor
-    del then["memory.wary"]
+    del then["memory.wary"], then["memory.strange"]
     back = method.carried_over(then)
     assert back.keys() == now.keys()
-    rest = now.keys() - {"memory.wary"}
+    rest = now.keys() - {"memory.wary", "memory.strange"}
     assert all(torch.equal(back[name], now[name]) for name in rest)
     assert torch.allclose(back["memory.wary"], torch.tensor([0, 0, 0, 0.16, 0.16]).double())
+    assert len(back["memory.strange"]) == 0
 
 
 def test_many_labelled_images_are_thinned_class_by_class() -> None:
     labels = torch.cat([torch.zeros(1000), torch.ones(10), torch.full((90,), 2)]).long()
     labels = labels[torch.randperm(1100, generator=torch.Generator().manual_seed(0))]
-    chosen = _some_of_each(labels, 120)
+    chosen = some_of_each(labels, 120)
     assert len(chosen) <= 120 and torch.equal(chosen, chosen.unique())
     counts = torch.bincount(labels[chosen]).tolist()
     assert counts[1] == 10 and counts[0] == 40 and 30 <= counts[2] <= 40
-    assert torch.equal(_some_of_each(labels, 1100), torch.arange(1100))
+    assert torch.equal(some_of_each(labels, 1100), torch.arange(1100))

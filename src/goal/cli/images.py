@@ -32,6 +32,7 @@ Engine = Annotated[
     Literal["local", "ray"], Parameter(help="Where features are computed: here, or on Ray.")
 ]
 Workers = Annotated[int, Parameter(help="Actors of Ray.")]
+Unknown = Annotated[str | None, Parameter(help="0.01 if the model can tell, else off.")]
 
 
 def embed(
@@ -130,6 +131,7 @@ def discover(
     *images: str,
     model: ModelPath,
     new: int | Literal["auto"] = "auto",
+    unknown: Unknown = None,
     device: str | None = None,
     backbone: Backbone = None,
     download: Download = False,
@@ -146,6 +148,8 @@ def discover(
             features: a feature store, or a .npy, .npz or .parquet file.
         model: The model folder.
         new: Number of new classes, or auto to estimate it.
+        unknown: Share of known images that may come out as of no class, or off. Images of no class
+            wait for the next stage.
         device: Where to compute, if not where the model was fitted.
         backbone: Where the backbone is now, if it was moved.
         download: Fetch the backbone if it is not on this machine.
@@ -156,7 +160,7 @@ def discover(
 
     open_folder(model).store.require()
     opened = open_model(model, device, backbone, download, _workers(engine, workers))
-    record = opened.discover(open_given(images, reporter()), new)
+    record = opened.discover(open_given(images, reporter()), new, opened.refusal(unknown))
     if record is None:
         return
     known = [opened.roster.known(id) for id in range(record.num_known, record.num_seen)]
@@ -165,7 +169,11 @@ def discover(
         table.add_row(entry.name, f"{record.sizes.get(str(entry.id), 0):,}")
     found = f"{counted(record.images, 'image')}, {counted(len(known), 'new class')}"
     console.print(f"Stage {record.index}: {found}.")
-    console.print(table)
+    if known:
+        console.print(table)
+    if record.unsure:
+        waits = "waits" if record.unsure == 1 else "wait"
+        console.print(f"{counted(record.unsure, 'image')} of no class {waits} for the next stage.")
     _say_where(opened, record)
 
 
@@ -174,13 +182,14 @@ def predict(
     model: ModelPath,
     out: Path | None = None,
     force: Force = False,
+    unknown: Unknown = None,
     device: str | None = None,
     backbone: Backbone = None,
     download: Download = False,
     engine: Engine = "local",
     workers: Workers = 2,
 ) -> None:
-    """Tell the class of images, each by itself.
+    """Tell the class of images, each by itself; one far from all classes is unknown.
 
     Args:
         images: Folders, files, lists (.csv, .txt, .parquet), tar shards, datasets, or addresses; or
@@ -188,6 +197,7 @@ def predict(
         model: The model folder.
         out: Where to write the table: a .csv or .parquet file.
         force: Overwrite that file if it exists.
+        unknown: Share of known images that may come out as of no class, or off.
         device: Where to compute, if not where the model was fitted.
         backbone: Where the backbone is now, if it was moved.
         download: Fetch the backbone if it is not on this machine.
@@ -201,7 +211,7 @@ def predict(
     refresh(opened)
     target = None if out is None else writable(out, force)
     given = open_given(images, reporter())
-    found = opened.predict(given)
+    found = opened.predict(given, opened.refusal(unknown))
     if target is not None:
         found.write(target)
         say(f"Predictions: {target.resolve()}")

@@ -7,7 +7,7 @@ label of an unlabelled image: `Batch` and `Stage` have no place for one.
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Protocol, Self
 
 import torch
 import torch.nn.functional as F
@@ -41,6 +41,24 @@ class Stage:
     def num_seen(self) -> int:
         """Classes known after the stage."""
         return self.num_known + self.num_new
+
+
+class Person(Protocol):
+    """Somebody who can be asked about a stage's images, so many times."""
+
+    @property
+    def left(self) -> int:
+        """Questions that may still be asked."""
+
+    def says(self, position: int) -> int:
+        """The name, as a number, that the image at a position goes by; base classes' are theirs."""
+
+
+@dataclass(frozen=True)
+class AskedStage(Stage):
+    """An unlabelled stage in which a method may ask a person."""
+
+    person: Person
 
 
 @dataclass(frozen=True)
@@ -197,6 +215,13 @@ class Method(nn.Module):
     def probabilities(self, scores: Tensor) -> Tensor:
         """Class probabilities of scores, (N, K): cosines, at the usual temperature."""
         return (scores / 0.1).softmax(dim=1)
+
+    def strangeness(self, scores: Tensor) -> Tensor | None:
+        """Share of known images that are as far from all classes as each image, or farther, (N,).
+
+        `scores` are those of `class_scores`. None from methods that cannot tell.
+        """
+        return None
 
     @classmethod
     def carried_over(cls, state: dict[str, Tensor]) -> dict[str, Tensor]:

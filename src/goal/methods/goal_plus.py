@@ -30,10 +30,12 @@ from torch import Tensor
 
 from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens, TokenSource, device_of, drawn
-from goal.methods.base import LabelledStage, Method, MethodSettings, Outputs, Stage
+from goal.methods.base import AskedStage, LabelledStage, Method, MethodSettings, Outputs, Stage
 from goal.methods.goal_plus_trained import TrainedGoalPlus
+from goal.methods.parts.asking import Asking
 from goal.methods.parts.feature_memory import FeatureMemory
 from goal.methods.parts.goal_plus_settings import GoalPlusSettings
+from goal.methods.parts.strangeness import some_of_each
 from goal.methods.parts.vertex_ridge import VertexRidge
 from goal.numerics.simplex import VertexLedger
 
@@ -48,6 +50,8 @@ class GoalPlus(Method):
 
     Settings = GoalPlusSettings
 
+    named: Tensor  # what a person who was asked calls each class, -1 for nothing yet, (K,)
+
     def __init__(
         self, settings: GoalPlusSettings, tail: Tail, capacity: int, rng: torch.Generator
     ) -> None:
@@ -59,6 +63,7 @@ class GoalPlus(Method):
             vertices = settings.num_vertices or max(capacity, 2)
             self.ridge = VertexRidge(vertices, max(vertices, tail.width), settings.ridge, seed)
         self.memory = FeatureMemory(settings, 2 if self.ridge else 1)
+        self.register_buffer("named", torch.zeros(0, dtype=torch.int64))
 
     @classmethod
     def build(
@@ -86,17 +91,24 @@ class GoalPlus(Method):
     def end_stage(self, stage: Stage, rng: torch.Generator) -> None:
         """Fit the spaces and remember base classes, or discover new ones and remember them."""
         if isinstance(stage, LabelledStage):
-            chosen = _some_of_each(stage.labels, LEARNED)
+            chosen = some_of_each(stage.labels, LEARNED)
             features = self._features(stage.tokens, chosen)
             labels = stage.labels[chosen].to(features.device)
             if self.ridge:
                 self.ridge.fit(features, labels, stage.num_new)
             self.memory.fit(self._all(features), labels, stage.num_new)
+            self.named = torch.arange(stage.num_new)
             return
-        features = self._features(stage.tokens, drawn(stage.tokens, LEARNED, rng))
+        chosen = drawn(stage.tokens, LEARNED, rng)
+        features = self._features(stage.tokens, chosen)
         found = self.memory.discover(self._all(features), stage.num_new, rng)
+        shares = found.shares_NM
+        if isinstance(stage, AskedStage) and stage.person.left:
+            asking = Asking(self.memory, self._all(features), stage.num_known, shares, self.named)
+            random = rng if self.settings.asking == "random" else None
+            self.memory, shares, self.named = asking.run(stage.person, chosen, random)
         if self.ridge:
-            classes = found.shares_NM.argmax(dim=1)
+            classes = shares.argmax(dim=1)
             self.ridge.claim(features, classes, stage.num_known, stage.num_new)
 
     @torch.no_grad()
@@ -124,18 +136,15 @@ class GoalPlus(Method):
         """Posterior of the softened log-densities."""
         return scores.softmax(dim=1)
 
+    def strangeness(self, scores: Tensor) -> Tensor | None:
+        """Share of known images that are as strange as each image, or more."""
+        return self.memory.strangeness(scores)
+
+    @classmethod
+    def carried_over(cls, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """States of before strangeness was measured and people were asked."""
+        return {"named": torch.zeros(0, dtype=torch.int64), **FeatureMemory.carried_over(state)}
+
     def _all(self, features: Tensor) -> Sequence[Tensor]:
         """What decides: the pretrained feature, and the aligned one if there is any."""
         return [features, self.ridge(features)] if self.ridge else [features]
-
-
-def _some_of_each(labels_N: Tensor, most: int) -> Tensor:
-    """Positions of at most `most` images, evenly taken from each class; all if there are fewer."""
-    if len(labels_N) <= most:
-        return torch.arange(len(labels_N))
-    each = max(1, most // int(labels_N.max() + 1))
-    order = labels_N.argsort(stable=True)
-    counts = torch.bincount(labels_N)
-    first = torch.repeat_interleave(counts.cumsum(0) - counts, counts)
-    step = torch.repeat_interleave(-(-counts // each), counts)
-    return order[(torch.arange(len(order)) - first) % step == 0].sort().values

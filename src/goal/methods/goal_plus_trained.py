@@ -112,11 +112,11 @@ class TrainedGoalPlus(AlignedBase):
     def carried_over(cls, state: dict[str, Tensor]) -> dict[str, Tensor]:
         """States of version 0.1, when the memory's parts lay in the method itself."""
         if "memory.wary" in state:
-            return state
+            return FeatureMemory.carried_over(state)
         renamed = {_renamed(name): tensor for name, tensor in state.items()}
         wary = torch.full((len(state["memory.means"]),), _FORMER_CAUTION, dtype=torch.float64)
         wary[: len(state["classifier.weight"])] = 0
-        return {**renamed, "memory.wary": wary}
+        return FeatureMemory.carried_over({**renamed, "memory.wary": wary})
 
     def weights(self) -> None:
         """None: Gaussians have no weight vectors."""

@@ -7,6 +7,7 @@
 Features are the outputs of any frozen network, one row each: of images, of texts, of sounds.
 """
 
+from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
 from goal.common.errors import GoalError
 from goal.common.progress import Reporter
@@ -22,6 +24,8 @@ from goal.features.origin import GIVEN
 from goal.features.source import FeatureSource, FeatureTail, as_tokens
 from goal.learning.learner import Learner, room_for
 from goal.methods.base import LabelledStage, Stage
+from goal.models.labels import with_unknown
+from goal.models.requests import refusal
 from goal.models.settings import model_settings
 
 AUTO = "auto"
@@ -36,6 +40,8 @@ class GoalPlus(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             networks; ``euclidean`` if its length does, too.
         alignment: ``none``, or ``analytic`` to let the vertices of a simplex decide as well.
         random_state: Seed; the same seed gives the same model.
+        unknown: Share of known rows that `predict` may say to be of no class: -1 where labels are
+            whole numbers, else ``unknown``. None for none.
 
     Attributes:
         classes_: Labels of the classes: those of `fit`, then those discovered. Discovered classes
@@ -50,15 +56,18 @@ class GoalPlus(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         metric: Literal["cosine", "euclidean"] = "cosine",
         alignment: Literal["none", "analytic"] = "none",
         random_state: int = 0,
+        unknown: float | None = None,
     ) -> None:
         self.metric = metric
         self.alignment = alignment
         self.random_state = random_state
+        self.unknown = unknown
 
     # -- learning ---------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn labelled features; whatever was learned before is forgotten."""
+        refusal(self.unknown)
         features, labels = validate_data(self, X, y, dtype=np.float32)
         check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
@@ -125,18 +134,36 @@ class GoalPlus(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Class of each row."""
-        best = self.predict_proba(X).argmax(axis=1)
-        return np.asarray(self.classes_[best])
+        parts = [(scores.argmax(dim=1), self._strange(scores)) for scores in self._scores(X)]
+        best = np.concatenate([one.numpy() for one, _ in parts])
+        share = refusal(self.unknown)
+        if share is None:
+            return np.asarray(self.classes_[best])
+        strange = np.concatenate([one.numpy() for _, one in parts])
+        return with_unknown(self.classes_[best], strange < share)
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Probability of each class, (N, classes)."""
+        parts = [
+            self._learner.method.probabilities(scores).double().numpy()
+            for scores in self._scores(X)
+        ]
+        return np.concatenate(parts)
+
+    def strangeness(self, X: Any) -> npt.NDArray[np.float64]:
+        """Share of known rows that are as far from all classes as each row, or farther, (N,)."""
+        return np.concatenate([self._strange(scores).numpy() for scores in self._scores(X)])
+
+    def _strange(self, scores: Tensor) -> Tensor:
+        found = self._learner.method.strangeness(scores)
+        assert found is not None
+        return found.double()
+
+    def _scores(self, X: Any) -> Iterator[Tensor]:
         check_is_fitted(self)
         features = validate_data(self, X, dtype=np.float32, reset=False)
-        parts = []
         for start in range(0, len(features), _BATCH):
-            _, scores = self._learner.look(as_tokens(features[start : start + _BATCH]))
-            parts.append(self._learner.method.probabilities(scores).double().numpy())
-        return np.concatenate(parts)
+            yield self._learner.look(as_tokens(features[start : start + _BATCH]))[1]
 
 
 class _Given:

@@ -22,9 +22,11 @@ from goal.common.escaping import file_name
 from goal.common.progress import Reporter
 from goal.data.own_images import gather
 from goal.models.classes import KnownClass
-from goal.models.labels import class_labels, stage_classes, whole_numbers
+from goal.models.labels import class_labels, stage_classes, whole_numbers, with_unknown
 from goal.models.model import AUTO, Model
 from goal.models.places import copy_model, model_files
+from goal.models.predictions import NONE
+from goal.models.requests import refusal
 from goal.models.settings import DEFAULT_MODEL_METHOD, model_settings
 from goal.models.store import Store
 
@@ -40,6 +42,8 @@ class Goal(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings: Any other settings, as in recipes: ``{"training": {"stage_epochs": 10}}``.
         reporter: Told how far long work has come; silent by default.
         download: Whether a backbone that is not on this machine may be fetched.
+        unknown: Share of known images that `predict` and `discover` may say to be of no class: -1
+            where labels are whole numbers, else ``unknown``. None for none.
 
     Attributes:
         classes_: The classes, in the order of `predict_proba`'s columns and as `predict` answers.
@@ -69,6 +73,7 @@ class Goal(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings: Mapping[str, Any] | None = None,
         reporter: Reporter | None = None,
         download: bool = False,
+        unknown: float | None = None,
     ) -> None:
         self.method = method
         self.backbone = backbone
@@ -77,6 +82,7 @@ class Goal(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.settings = settings
         self.reporter = reporter
         self.download = download
+        self.unknown = unknown
 
     # -- learning ---------------------------------------------------------------------------------
 
@@ -110,7 +116,7 @@ class Goal(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         given = gather(images, self._reporter())
-        self.model_.discover(given, n_new)
+        self.model_.discover(given, n_new, refusal(self.unknown))
         self.skipped_ = self.model_.skipped
         return self
 
@@ -118,29 +124,40 @@ class Goal(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, images: Any) -> npt.NDArray[Any]:
         """Class of each image, as in `classes_`."""
-        probabilities = self.predict_proba(images)
+        share = refusal(self.unknown)
+        _, probabilities, strange = self._look(images)
         found: npt.NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
-        return found
+        return found if share is None else with_unknown(found, strange < share)
 
     def predict_proba(self, images: Any) -> npt.NDArray[np.float64]:
         """Probability of each class, (N, classes)."""
         return self._look(images)[1]
 
+    def strangeness(self, images: Any) -> npt.NDArray[np.float64]:
+        """Share of known images that are as far from all classes as each, or farther, (N,).
+
+        Methods that cannot tell give 1.
+        """
+        return self._look(images)[2]
+
     def transform(self, images: Any) -> npt.NDArray[np.float64]:
         """Unit-length feature of each image, (N, D)."""
         return self._look(images)[0]
 
-    def _look(self, images: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def _look(
+        self, images: Any
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         check_is_fitted(self)
         given = gather(images, self._reporter())
-        features, probabilities, kept = self.model_.look(given)
+        features, probabilities, kept, told = self.model_.look_closely(given)
         if kept.skipped:
             name, reason = kept.skipped[0]
             raise GoalError(
                 f"{len(kept.skipped)} images cannot be read (first: {name}: {reason}). Leave them "
                 "out; `goal predict` skips and lists them."
             )
-        return features.double().numpy(), probabilities.double().numpy()
+        strange = np.ones(len(features)) if told is None else told.double().numpy()
+        return features.double().numpy(), probabilities.double().numpy(), strange
 
     # -- classes ----------------------------------------------------------------------------------
 
@@ -160,8 +177,10 @@ class Goal(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model = self._fitted()
         owner, ids = model.roster.owner, self.class_ids_.tolist()
         stored = stage_classes(model.store, model.records)
-        labels: npt.NDArray[Any] = self.classes_[[ids.index(owner[id]) for id in stored]]
-        return labels
+        labels: npt.NDArray[Any] = self.classes_[
+            [0 if id == NONE else ids.index(owner[id]) for id in stored]
+        ]
+        return with_unknown(labels, np.array(stored) == NONE)
 
     @property
     def class_ids_(self) -> npt.NDArray[np.int64]:

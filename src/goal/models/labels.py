@@ -7,7 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet
 
+from goal.common.arrays import BoolArray
 from goal.models.classes import Roster
+from goal.models.predictions import NONE, UNKNOWN
 from goal.models.store import StageRecord, Store
 
 
@@ -44,6 +46,16 @@ def class_labels(roster: Roster, first: StageRecord) -> npt.NDArray[Any]:
             taken.add(number)
         found.append(number)
     return np.array(found, dtype=np.int64)
+
+
+def with_unknown(labels: npt.NDArray[Any], out: BoolArray) -> npt.NDArray[Any]:
+    """The same labels where `out` does not say that an image is of no class."""
+    if not out.any():
+        return labels
+    if labels.dtype.kind in "iu":
+        return np.where(out, NONE, labels)
+    found = np.where(out, np.asarray(UNKNOWN, dtype=object), labels)
+    return found if labels.dtype.kind == "O" else found.astype(np.str_)
 
 
 def stage_classes(store: Store, records: Sequence[StageRecord]) -> list[int]:

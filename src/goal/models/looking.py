@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +22,37 @@ from goal.methods.base import Outputs
 
 _BATCH = 512
 _READERS = 8
+
+
+class Seen(NamedTuple):
+    """What is kept of images that were looked at, (N,) each.
+
+    Attributes:
+        best: Best class, as a position among those not merged.
+        confidence: Its probability.
+        second: Second-best class; -1 if there is only one.
+        second_confidence: Its probability.
+        strange: Share of known images that are as far from all classes, or farther; 1 from
+            methods that cannot tell.
+    """
+
+    best: Tensor
+    confidence: Tensor
+    second: Tensor
+    second_confidence: Tensor
+    strange: Tensor
+
+
+def two_best(probabilities_NC: Tensor, strange_N: Tensor | None) -> Seen:
+    """The two likeliest classes of each image, and how strange it is."""
+    found = probabilities_NC.topk(min(2, probabilities_NC.shape[1]), dim=1)
+    best, sure = found.indices[:, 0], found.values[:, 0]
+    alone = found.indices.shape[1] == 1
+    second = torch.full_like(best, -1) if alone else found.indices[:, 1]
+    less = torch.zeros_like(sure) if alone else found.values[:, 1]
+    strange = torch.ones_like(sure) if strange_N is None else strange_N
+    columns = (best, sure, second, less, strange)
+    return Seen(*(column.cpu() for column in columns))
 
 
 def look_banked(learner: Learner, tokens: TokenSource) -> Iterator[tuple[Outputs, Tensor]]:

@@ -16,7 +16,7 @@ from xml.sax.saxutils import quoteattr
 from goal.common.errors import GoalError, pick
 from goal.common.escaping import file_name
 from goal.models.classes import Roster
-from goal.models.predictions import Predictions
+from goal.models.predictions import NONE, Predictions
 from goal.storage import files
 
 _LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files of its own machine
@@ -24,6 +24,8 @@ _LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files of its
 
 def fiftyone(found: Predictions, root: Path | None = None) -> dict[str, Any]:
     """Labels of a `FiftyOneImageClassificationDataset`, as its ``labels.json``.
+
+    An image of no class has no label.
 
     Args:
         found: Predictions of image files.
@@ -35,6 +37,8 @@ def fiftyone(found: Predictions, root: Path | None = None) -> dict[str, Any]:
     rows = zip(found.ids.tolist(), table["confidence"], table["new"], table["stage"], strict=True)
     targets = [
         {"label": place[id], "confidence": sure, "attributes": {"new": new, "stage": stage}}
+        if id in place
+        else None  # of no class
         for id, sure, new, stage in rows
     ]
     return {
@@ -47,7 +51,8 @@ def coco(found: Predictions, root: Path | None = None) -> dict[str, Any]:
     """A manifest in the manner of COCO: images, categories, and one annotation per image.
 
     A category's id is the id of the class, which never changes; its supercategory says whether the
-    class is base or novel. Annotations have a score and no box: they are about the whole image.
+    class is base or novel. Annotations have a score and no box: they are about the whole image. An
+    image of no class has none.
 
     Args:
         found: Predictions of image files.
@@ -72,6 +77,7 @@ def coco(found: Predictions, root: Path | None = None) -> dict[str, Any]:
             for number, id, score in zip(
                 numbers, found.ids.tolist(), found.columns()["confidence"], strict=True
             )
+            if id != NONE
         ],
     }
 
@@ -79,12 +85,15 @@ def coco(found: Predictions, root: Path | None = None) -> dict[str, Any]:
 def label_studio(found: Predictions, root: Path | None = None) -> list[dict[str, Any]]:
     """Tasks for Label Studio with a prediction each, under `label_studio_config`.
 
+    An image of no class comes without a prediction.
+
     Args:
         found: Predictions of image files.
         root: Label Studio's ``LOCAL_FILES_DOCUMENT_ROOT``; the root of the file system if none.
     """
     table = found.columns()
-    rows = zip(found.names, table["class"], table["confidence"], strict=True)
+    known = (~found.unknown).tolist()
+    rows = zip(found.names, table["class"], table["confidence"], known, strict=True)
     version = f"stage {found.latest}"
     return [
         {
@@ -103,9 +112,9 @@ def label_studio(found: Predictions, root: Path | None = None) -> list[dict[str,
                         }
                     ],
                 }
-            ],
+            ][:is_known],
         }
-        for number, (name, chosen, score) in enumerate(rows, start=1)
+        for number, (name, chosen, score, is_known) in enumerate(rows, start=1)
     ]
 
 

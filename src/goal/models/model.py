@@ -15,11 +15,12 @@ from goal import __version__
 from goal.common.arrays import IntArray
 from goal.common.errors import GoalError
 from goal.common.process import cpu_threads
+from goal.common.wording import counted
 from goal.data.own_images import ImageSet
 from goal.distributed import usable
 from goal.features.bank import FeatureBank
-from goal.features.given import known_features
 from goal.features.origin import Origin
+from goal.features.source import FeatureSource
 from goal.learning.learner import Learner
 from goal.learning.trainer import EpochRecord
 from goal.methods.base import LabelledStage, Stage
@@ -27,6 +28,7 @@ from goal.models.classes import Roster, class_names
 from goal.models.looking import look_banked
 from goal.models.nearness import NEAR, places_of
 from goal.models.opened import OpenModel
+from goal.models.origins import on_features
 from goal.models.page import pictures
 from goal.models.piles import (
     IMAGES,
@@ -45,10 +47,12 @@ from goal.models.requests import (
     requested,
     require_all_classes,
     require_enough,
+    require_share,
     tell_of,
     tell_of_two_labels,
 )
 from goal.models.store import StageRecord
+from goal.models.waiting import PATIENCE, UNSURE, features_of, waiting_in
 from goal.settings.settings import Settings
 from goal.storage import checkpoint
 
@@ -86,7 +90,7 @@ class Model(OpenModel):
             if records:
                 return self._fitted_already(records, key)
             self.store.require_empty()
-            settings, origin = _on_features(settings, given)
+            settings, origin = on_features(settings, given)
             learner = self._build(settings, len(names), origin)
             pile = sort_out(given, {})
             work = self._gather(learner, pile, 0)
@@ -103,7 +107,9 @@ class Model(OpenModel):
             extra = {"settings.yaml": text.encode(), "history.jsonl": history}
             return self._conclude(learner, work, about, found, extra, chosen)
 
-    def discover(self, given: ImageSet, n_new: int | str = AUTO) -> StageRecord | None:
+    def discover(
+        self, given: ImageSet, n_new: int | str = AUTO, unknown: float | None = None
+    ) -> StageRecord | None:
         """Learn unlabelled images as a new stage; None if nothing is added.
 
         Images that were learned before keep their class and teach nothing again.
@@ -112,6 +118,9 @@ class Model(OpenModel):
             given: The images, of known classes and new ones.
             n_new: Number of new classes, or ``auto``. A class that no image comes out as is not
                 added, even if it was asked for.
+            unknown: Share of known images that may be said to be of no class; None for none.
+                Images of no class wait and join the next stage, and a stage that has some is kept
+                even if it brings no new class.
         """
         self.store.require()
         wanted = requested(n_new)
@@ -131,7 +140,8 @@ class Model(OpenModel):
             require_enough(wanted, pile.fresh)
             self._require_room(last, 1 if wanted == AUTO else int(wanted))
             learner = self._current()
-            work = self._gather(learner, pile, last.index + 1)
+            require_share(unknown, learner.method)
+            work = self._gather(learner, pile, last.index + 1, unknown)
             if not len(work.kept):
                 raise GoalError("None of the images can be read.")
             estimate = self._estimate(learner, work, last) if wanted == AUTO else None
@@ -162,6 +172,20 @@ class Model(OpenModel):
                 return self._conclude(learner, work, about, found, {"history.jsonl": history})
             self.reporter.say(f"Of {count} new classes, {used} came out with images.")
             count = used
+        return self._nothing_new(work, last, {**facts, "num_known": last.num_seen}, plan)
+
+    def _nothing_new(
+        self, work: Work, last: StageRecord, facts: dict[str, Any], plan: dict[str, Any]
+    ) -> StageRecord | None:
+        """Keep a stage without new classes if some of its images are of no class: they wait."""
+        if work.unknown is not None:
+            self.store.begin({**plan, "count": 0})
+            learner = self._current()
+            stage = Stage(last.index + 1, last.num_seen, 0, 0, work.tokens)
+            about, found = self._described(learner, stage, work, facts)
+            if found.unknown.any():
+                self.reporter.say("No new class found; what is of no class waits for more images.")
+                return self._conclude(learner, work, about, found, {"history.jsonl": b""})
         self.store.drop_work()
         self.reporter.say(
             "No new class found, so nothing was added. `goal predict` tells which known classes "
@@ -169,13 +193,25 @@ class Model(OpenModel):
         )
         return None
 
-    def _gather(self, learner: Learner, pile: Pile, index: int) -> Work:
-        """Tokens of all readable fresh images of stage `index`, and which these are."""
+    def _gather(
+        self, learner: Learner, pile: Pile, index: int, unknown: float | None = None
+    ) -> Work:
+        """Tokens of all readable fresh images of stage `index`, and which these are.
+
+        Where images may be of no class, those that have waited for this stage come along.
+        """
         lost: dict[int, str] = {}
         tokens = learner.tokens(pile.fresh.images, np.arange(len(pile.fresh)), index, lost)
         kept = pile.fresh.without(lost)
         self.skipped = kept.skipped
-        return Work(pile, lost, kept, tokens)
+        waiting = waiting_in(self.store).without(pile.contents)
+        if unknown is None:
+            return Work(pile, lost, kept, tokens, idle=waiting)
+        waited = waiting.since_stage(index - PATIENCE)
+        if len(waited):
+            self.reporter.say(f"{counted(len(waited), 'image')} of earlier stages had waited.")
+            tokens = FeatureSource(np.concatenate([features_of(tokens), waited.features_ND]))
+        return Work(pile, lost, kept, tokens, waited, unknown=unknown)
 
     def _nothing_fresh(self, pile: Pile) -> None:
         self.skipped = pile.given.skipped
@@ -223,6 +259,13 @@ class Model(OpenModel):
     ) -> tuple[StageRecord, Predictions, bytes]:
         """Learn a stage and look at its images: what it is, their classes, and the losses."""
         history = self._learn(learner, stage)
+        lines = "".join(json.dumps(row) + "\n" for row in history).encode()
+        return *self._described(learner, stage, work, facts), lines
+
+    def _described(
+        self, learner: Learner, stage: Stage, work: Work, facts: dict[str, Any]
+    ) -> tuple[StageRecord, Predictions]:
+        """What a stage is, and the classes of its images."""
         records = self.store.records()
         about = StageRecord(
             step=len(records),
@@ -230,6 +273,7 @@ class Model(OpenModel):
             created=_now(),
             version=__version__,
             images=len(work.kept),
+            waited=len(work.waited),
             skipped=len(work.kept.skipped),
             source=work.kept.source,
             seen=work.pile.seen,
@@ -243,9 +287,8 @@ class Model(OpenModel):
         )
         roster = Roster([*records, about], self.store.judgement())
         seen = self._reduced(look_banked(learner, work.tokens), learner, roster)
-        found = Predictions.join(seen, work.kept, roster, about.index)
-        lines = "".join(json.dumps(row) + "\n" for row in history).encode()
-        return about, found, lines
+        found = Predictions.join(seen, work.kept, roster, about.index, work.unknown)
+        return about, replace(found, names=work.names)
 
     def _conclude(
         self,
@@ -257,11 +300,13 @@ class Model(OpenModel):
         labels: IntArray | None = None,
     ) -> StageRecord:
         """Write a step whose images have been learned and looked at."""
-        images, table, fresh = work.pile.whole(found, work.lost)
+        images, table, fresh = work.pile.whole(found.part(0, len(work.kept)), work.lost)
         if labels is not None:
-            found = replace(found, ids=labels, confidence=np.ones(len(labels)))
-        sizes = Counter(found.ids.tolist())
-        about = about.model_copy(update={"sizes": {str(id): sizes[id] for id in sorted(sizes)}})
+            found = found.labelled(labels)
+        sizes = Counter(found.ids[~found.unknown].tolist())
+        unsure = work.unsure(found.unknown, about.index)
+        facts = {"sizes": {str(id): sizes[id] for id in sorted(sizes)}, "unsure": len(unsure)}
+        about = about.model_copy(update=facts)
         shown = np.full(len(table.ids), -1)
         shown[fresh] = table.ids[fresh]
         new = replace(table, ids=shown)
@@ -270,7 +315,7 @@ class Model(OpenModel):
             "predictions.csv": table.csv(),
             "predictions.parquet": table.parquet(),
             NEAR: _places(learner),
-            IMAGES: images_table(work.kept_contents, work.kept, found),
+            IMAGES: images_table(work, found),
             "skipped.csv": skipped_csv(images.skipped),
             "gallery.json": json.dumps(
                 pictures(work.kept, found, about.num_known, labels)
@@ -278,6 +323,8 @@ class Model(OpenModel):
                 else pictures(images, new, about.num_known)
             ).encode(),
         }
+        if len(unsure):
+            contents[UNSURE] = unsure.content()
         self.store.commit(about, contents, _state(learner))
         self._learner = (self.store.seal(about.step), learner)
         return self.records[-1]
@@ -352,20 +399,6 @@ def _room(learner: Learner) -> dict[str, Any]:
 def _origin(learner: Learner) -> Origin | None:
     """Where a learner's features come from, if it learns from features."""
     return learner.bank.origin if isinstance(learner.bank, FeatureBank) else None
-
-
-def _on_features(settings: Settings, given: ImageSet) -> tuple[Settings, Origin | None]:
-    """Settings for features that came as such, and their origin; others stay as they are."""
-    behind = known_features(given.images)
-    if behind is None:
-        return settings, None
-    if not settings.method.frozen:
-        raise GoalError(
-            f"The method {settings.method.name} trains a part of the backbone, so it needs images. "
-            "Features can be taken by goal-plus."
-        )
-    backbone = settings.backbone.model_copy(update={"name": behind.origin.backbone})
-    return settings.model_copy(update={"backbone": backbone}), behind.origin
 
 
 def _now() -> str:

@@ -23,8 +23,9 @@ from goal.methods.base import Outputs
 from goal.models.backbones import open_backbone, open_embedder
 from goal.models.classes import Roster
 from goal.models.folder import ModelFolder
-from goal.models.looking import look_at, pooled
+from goal.models.looking import Seen, look_at, pooled, two_best
 from goal.models.predictions import Predictions
+from goal.models.requests import USUAL, can_refuse, refusal, require_share
 from goal.models.resampling import CentreCut, plain_cut
 from goal.models.store import StageRecord
 from goal.settings.plain import read_settings
@@ -81,34 +82,61 @@ class OpenModel(ModelFolder):
 
     # -- predicting -------------------------------------------------------------------------------
 
-    def predict(self, given: ImageSet) -> Predictions:
-        """Class and confidence of each readable image; each depends on that image alone."""
+    def predict(self, given: ImageSet, unknown: float | None = None) -> Predictions:
+        """Class and confidence of each readable image; each depends on that image alone.
+
+        Args:
+            given: The images.
+            unknown: Share of known images that may be said to be of no class; None for none.
+        """
         with cpu_threads(self.settings.threads):
             roster, learner = self._opened()
+            require_share(unknown, learner.method)
             lost: dict[int, str] = {}
             seen = list(self._reduced(look_at(learner, given, lost), learner, roster))
-        return Predictions.join(seen, given.without(lost), roster, roster.latest)
+        return Predictions.join(seen, given.without(lost), roster, roster.latest, unknown)
+
+    def refusal(self, asked: str | float | None) -> float | None:
+        """The share of known images that may come out as of no class: as asked, 0.01 by default.
+
+        None, and so none of them, if that is asked for, or by default if the model cannot tell.
+        """
+        if asked is not None:
+            return refusal(asked)
+        return USUAL if can_refuse(self._current().method) else None
 
     def look(self, given: ImageSet) -> tuple[Tensor, Tensor, ImageSet]:
         """Unit features (N, D) and class probabilities (N, classes) of the readable images."""
-        features, probabilities = [], []
+        return self.look_closely(given)[:3]
+
+    def look_closely(self, given: ImageSet) -> tuple[Tensor, Tensor, ImageSet, Tensor | None]:
+        """The same, and how strange each image is, None if the method cannot tell."""
+        features, probabilities, strange = [], [], []
         with cpu_threads(self.settings.threads):
             roster, learner = self._opened()
             lost: dict[int, str] = {}
             for outputs, scores in look_at(learner, given, lost):
                 features.append(outputs.features.cpu())
                 probabilities.append(_probabilities(learner, scores, roster).cpu())
+                strange.append(learner.method.strangeness(scores))
         if not features:
             raise GoalError("None of the images can be read.")
-        return torch.cat(features), torch.cat(probabilities), given.without(lost)
+        told = [one.cpu() for one in strange if one is not None]
+        kept = given.without(lost)
+        return (
+            torch.cat(features),
+            torch.cat(probabilities),
+            kept,
+            torch.cat(told) if told else None,
+        )
 
     def _reduced(
         self, seen: Iterator[tuple[Outputs, Tensor]], learner: Learner, roster: Roster
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Best class and its probability, batch by batch: all that is kept of an image."""
+    ) -> Iterator[Seen]:
+        """The best classes and how strange it is, batch by batch: all that is kept of an image."""
         for _, scores in seen:
-            best = _probabilities(learner, scores, roster).max(dim=1)
-            yield best.indices.cpu(), best.values.cpu()
+            strange = learner.method.strangeness(scores)
+            yield two_best(_probabilities(learner, scores, roster), strange)
 
     # -- inside -----------------------------------------------------------------------------------
 

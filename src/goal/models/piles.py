@@ -3,9 +3,8 @@
 Images are told apart by a digest of their content, so that copies of a file are one image.
 """
 
-import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +12,11 @@ import pyarrow
 import pyarrow.parquet
 
 from goal.backbone.tokens import TokenSource
-from goal.common.arrays import IntArray
+from goal.common.arrays import BoolArray, IntArray
 from goal.data.own_images import ImageSet
-from goal.models.predictions import Predictions
+from goal.models.predictions import NONE, Predictions
 from goal.models.store import StageRecord, Store
+from goal.models.waiting import NOTHING, Waiting, parquet, unsure_of
 
 IMAGES = "images.parquet"
 
@@ -27,6 +27,8 @@ class Learned(NamedTuple):
     stage: int
     id: int
     confidence: float
+    second: int = NONE
+    second_confidence: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -69,41 +71,73 @@ class Pile:
         Returns:
             The images, their predictions, and the positions among them that are fresh.
         """
-        owner = found.roster.owner
         kept = [content for at, content in enumerate(self.fresh_contents) if at not in lost]
-        answers = {
-            content: (owner[known.id], known.confidence) for content, known in self.learned.items()
-        }
-        answers.update(
-            zip(kept, zip(found.ids.tolist(), found.confidence.tolist(), strict=True), strict=True)
-        )
+        answers = {**self.learned, **dict(zip(kept, _rows(found), strict=True))}
         unread = {self.fresh_contents[at]: reason for at, reason in lost.items()}
         bad = {at: unread[content] for at, content in enumerate(self.contents) if content in unread}
         left = [content for content in self.contents if content not in unread]
         fresh = set(kept)
         first = {content: at for at, content in reversed(list(enumerate(left)))}
         images = self.given.without(bad)
-        ids = np.array([answers[content][0] for content in left], dtype=np.int64)
-        sure = np.array([answers[content][1] for content in left], dtype=np.float64)
-        table = Predictions(images.names, ids, sure, found.roster, found.latest, images.skipped)
+        table = _table(images, [answers[content] for content in left], found)
         positions = [at for content, at in first.items() if content in fresh]
         return images, table, np.array(sorted(positions), dtype=np.int64)
 
 
+def _rows(found: Predictions) -> list[Learned]:
+    columns = (found.ids, found.confidence, found.second, found.second_confidence)
+    return [
+        Learned(found.latest, *row)
+        for row in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+
+
+def _table(images: ImageSet, rows: Sequence[Learned], found: Predictions) -> Predictions:
+    """What is known of images, classes counted as they are merged now."""
+    owner = {NONE: NONE} | dict(enumerate(found.roster.owner))
+    return replace(
+        found,
+        names=images.names,
+        skipped=images.skipped,
+        ids=np.array([owner[row.id] for row in rows], np.int64),
+        confidence=np.array([row.confidence for row in rows], np.float64),
+        second=np.array([owner[row.second] for row in rows], np.int64),
+        second_confidence=np.array([row.second_confidence for row in rows], np.float64),
+    )
+
+
 @dataclass(frozen=True)
 class Work:
-    """What a stage is learned from: a pile, its fresh images that can be read, their tokens."""
+    """What a stage is learned from: a pile, its fresh images that can be read, their tokens.
+
+    `tokens` are those of the images that can be read, then of those that have `waited`; `idle` ones
+    go on waiting. `unknown` is the share of known images that may come out as of no class.
+    """
 
     pile: Pile
     lost: dict[int, str]
     kept: ImageSet
     tokens: TokenSource
+    waited: Waiting = NOTHING
+    idle: Waiting = NOTHING
+    unknown: float | None = None
 
     @property
     def kept_contents(self) -> list[bytes]:
         """Digests of the images that can be read."""
         listed = enumerate(self.pile.fresh_contents)
         return [content for position, content in listed if position not in self.lost]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all images that were learned from."""
+        return [*self.kept.names, *self.waited.names]
+
+    def unsure(self, out: BoolArray, index: int) -> Waiting:
+        """What waits after the stage: images of no class, as `out` says, and the idle ones."""
+        own, others = out[: len(self.kept)], out[len(self.kept) :]
+        fresh = unsure_of(self.kept, self.kept_contents, self.tokens, own, index)
+        return self.waited.chosen(others).beside(self.idle).beside(fresh)
 
 
 def sort_out(given: ImageSet, learned: Mapping[bytes, Learned]) -> Pile:
@@ -121,24 +155,32 @@ def sort_out(given: ImageSet, learned: Mapping[bytes, Learned]) -> Pile:
     return Pile(readable, contents, fresh, list(first), known)
 
 
-def images_table(contents: Sequence[bytes], kept: ImageSet, found: Predictions) -> bytes:
-    """What ``images.parquet`` of a stage holds; `path` is as in `ImageSet.places`."""
+def images_table(work: Work, found: Predictions) -> bytes:
+    """What ``images.parquet`` of a stage holds; `path` is as in `ImageSet.places`.
+
+    An image of no class has the class id -1, and comes again in the stage that names it.
+    """
+    paths = [*work.kept.places(), *work.waited.places]
+    digests = [*work.kept_contents, *work.waited.digests]
     table = pyarrow.table(
         {
-            "file": kept.names,
-            "path": pyarrow.array(kept.places(), pyarrow.string()),
-            "digest": pyarrow.array(list(contents), pyarrow.binary()),
+            "file": work.names,
+            "path": pyarrow.array(paths, pyarrow.string()),
+            "digest": pyarrow.array(digests, pyarrow.binary()),
             "class_id": found.ids,
             "confidence": found.confidence,
+            "second": found.second,
+            "second_confidence": found.second_confidence,
         }
     )
-    buffer = io.BytesIO()
-    pyarrow.parquet.write_table(table, buffer)
-    return buffer.getvalue()
+    return parquet(table)
 
 
 def learned_images(store: Store, records: Iterable[StageRecord]) -> dict[bytes, Learned]:
-    """All images that a model has learned, by digest; stages of older versions do not say."""
+    """All images that a model has learned, by digest; stages of older versions do not say.
+
+    Those of no class are not among them: they wait (`goal.models.waiting`).
+    """
     found: dict[bytes, Learned] = {}
     for record in records:
         path = store.path(record.step) / IMAGES
@@ -147,10 +189,12 @@ def learned_images(store: Store, records: Iterable[StageRecord]) -> dict[bytes, 
         store.require_intact(record.step, IMAGES)
         with path.open("rb") as stream:
             rows = pyarrow.parquet.read_table(stream).to_pydict()
-        for digest, id, sure in zip(
-            rows["digest"], rows["class_id"], rows["confidence"], strict=True
-        ):
-            found[digest] = Learned(record.index, id, sure)
+        none = [NONE] * len(rows["digest"])  # of before second-best classes were noted
+        second, less = rows.get("second", none), rows.get("second_confidence", [0.0] * len(none))
+        columns = (rows["class_id"], rows["confidence"], second, less)
+        for digest, *row in zip(rows["digest"], *columns, strict=True):
+            if row[0] != NONE:
+                found[digest] = Learned(record.index, *row)
     return found
 
 

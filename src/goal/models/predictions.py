@@ -3,14 +3,14 @@
 import csv
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from goal.common.arrays import IntArray
+from goal.common.arrays import BoolArray, IntArray
 from goal.common.errors import GoalError
 from goal.common.escaping import csv_cell, file_name
 from goal.data.own_images import ImageSet
@@ -18,7 +18,10 @@ from goal.models.classes import Roster
 from goal.storage import files
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from goal.models.looking import Seen
+
+UNKNOWN = "unknown"
+NONE = -1  # id of no class at all
 
 
 @dataclass(frozen=True)
@@ -27,11 +30,15 @@ class Predictions:
 
     Attributes:
         names: The images.
-        ids: Class id of each, merged classes counted as one.
-        confidence: Probability of that class.
+        ids: Class id of each, merged classes counted as one; -1 for none of them.
+        confidence: Probability of that class; of no class, the share of known images that are
+            less far from all classes.
         roster: The classes.
         latest: The model's latest stage, whose classes are the new ones.
         skipped: Images that could not be read, and why.
+        second: Id of the second-best class, of the nearest one for no class; -1 where there is
+            none.
+        second_confidence: Its probability.
     """
 
     names: list[str]
@@ -40,40 +47,99 @@ class Predictions:
     roster: Roster
     latest: int
     skipped: list[tuple[str, str]]
+    second: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    second_confidence: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+
+    def __post_init__(self) -> None:
+        """Without second-best classes, say so for each image."""
+        if len(self.second) != len(self.ids):
+            object.__setattr__(self, "second", np.full(len(self.ids), NONE))
+            object.__setattr__(self, "second_confidence", np.zeros(len(self.ids)))
 
     @classmethod
     def join(
         cls,
-        batches: Iterable["tuple[Tensor, Tensor]"],
+        batches: "Iterable[Seen]",
         kept: ImageSet,
         roster: Roster,
         latest: int,
+        unknown: float | None = None,
     ) -> Self:
-        """Join batches of best classes (positions among those not merged) and probabilities."""
-        ids = np.array(roster.ids(), dtype=np.int64)
+        """Join batches of what was seen.
+
+        Args:
+            batches: What was seen, classes as positions among those not merged.
+            kept: The images.
+            roster: The classes.
+            latest: The model's latest stage.
+            unknown: Share of known images that may come out as of no class; None for none.
+        """
         parts = list(batches)
-        columns = [ids[best.numpy()] for best, _ in parts]
-        confidence = [value.double().numpy() for _, value in parts]
-        return cls(
-            kept.names,
-            np.concatenate([ids[:0], *columns]),
-            np.concatenate([np.empty(0), *confidence]),
-            roster,
-            latest,
-            kept.skipped,
+
+        def column(number: int) -> npt.NDArray[np.float64]:
+            whole = [np.asarray(part[number], np.float64) for part in parts]
+            return np.concatenate([np.empty(0), *whole])
+
+        ids = np.array([*roster.ids(), NONE], dtype=np.int64)
+        best, second = (ids[column(number).astype(np.int64)] for number in (0, 2))
+        strange = column(4)
+        found = cls(kept.names, best, column(1), roster, latest, kept.skipped, second, column(3))
+        return found if unknown is None else found.refusing(strange < unknown, 1 - strange)
+
+    def refusing(self, out: BoolArray, sure: npt.NDArray[np.float64]) -> Self:
+        """The same with some images of no class, so sure; their best class becomes the second."""
+        return replace(
+            self,
+            ids=np.where(out, NONE, self.ids),
+            confidence=np.where(out, sure, self.confidence),
+            second=np.where(out, self.ids, self.second),
+            second_confidence=np.where(out, self.confidence, self.second_confidence),
         )
+
+    def labelled(self, ids: IntArray) -> Self:
+        """The same with classes that a person gave; the likeliest other class is the second."""
+        right = self.ids == ids
+        return replace(
+            self,
+            ids=ids,
+            confidence=np.ones(len(ids)),
+            second=np.where(right, self.second, self.ids),
+            second_confidence=np.where(right, self.second_confidence, self.confidence),
+        )
+
+    def part(self, start: int, end: int, names: list[str] | None = None) -> Self:
+        """Some of the images, in order."""
+        return replace(
+            self,
+            names=self.names[start:end] if names is None else names,
+            **{
+                name: getattr(self, name)[start:end]
+                for name in ("ids", "confidence", "second", "second_confidence")
+            },
+        )
+
+    @property
+    def unknown(self) -> BoolArray:
+        """Which images are of no class."""
+        return np.asarray(self.ids == NONE)
 
     def columns(self) -> dict[str, list[str] | list[int] | list[float] | list[bool]]:
         """The table, by column."""
-        known = {id: self.roster.known(id) for id in np.unique(self.ids).tolist()}
-        classes = [known[id] for id in self.ids.tolist()]
+        listed = np.unique(np.concatenate([self.ids, self.second]))
+        known = {id: self.roster.known(id) for id in listed[listed != NONE].tolist()}
+        names = {NONE: UNKNOWN} | {id: one.name for id, one in known.items()}
+        stages = {NONE: NONE} | {id: one.stage for id, one in known.items()}
         return {
             "file": self.names,
-            "class": [known.name for known in classes],
+            "class": [names[id] for id in self.ids.tolist()],
             "class_id": self.ids.tolist(),
-            "confidence": [round(value, 6) for value in self.confidence.tolist()],
-            "new": [known.stage == self.latest > 0 for known in classes],
-            "stage": [known.stage for known in classes],
+            "confidence": _rounded(self.confidence),
+            "new": [stages[id] == self.latest > 0 for id in self.ids.tolist()],
+            "stage": [stages[id] for id in self.ids.tolist()],
+            "unknown": self.unknown.tolist(),
+            "second": ["" if id == NONE else names[id] for id in self.second.tolist()],
+            "second_confidence": _rounded(self.second_confidence),
+            "margin": _rounded(self.confidence - self.second_confidence),
         }
 
     def csv(self) -> bytes:
@@ -105,6 +171,10 @@ class Predictions:
             files.write_bytes(path, writer())
         except OSError as error:
             raise GoalError(f"Cannot write {file_name(path)}: {error}") from error
+
+
+def _rounded(values: npt.NDArray[np.float64]) -> list[float]:
+    return [round(value, 6) for value in values.tolist()]
 
 
 def skipped_csv(skipped: Sequence[tuple[str, str]]) -> bytes:

@@ -42,7 +42,8 @@ class StageRecord(Section):
     `capacity` and `free` count vertices, where the method has any; `key` identifies its input.
     `seen` counts images that an earlier step had learned, `repeated` further copies of an image;
     `estimate` says how the number of new classes was found; `blank` names images without content;
-    `source` is the folder of its images, if they came from one;
+    `unsure` counts images of no class, which wait for the next stage, and `waited` those that had
+    waited and took part in this one; `source` is the folder of its images, if they came from one;
     `numbers` says that labels are whole numbers; `before` is the seal of the step before; `trunk`
     is the fingerprint of what computed the features, and `origin` says more of it where the frozen
     feature is all that the method needs.
@@ -64,6 +65,8 @@ class StageRecord(Section):
     skipped: int = Field(default=0, ge=0)
     seen: int = Field(default=0, ge=0)
     repeated: int = Field(default=0, ge=0)
+    unsure: int = Field(default=0, ge=0)
+    waited: int = Field(default=0, ge=0)
     source: str | None = None
     blank: list[str] = Field(default_factory=list)
     estimate: Estimate | None = None

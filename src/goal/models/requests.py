@@ -5,14 +5,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from goal.common.arrays import IntArray
 from goal.common.errors import GoalError
 from goal.common.progress import Reporter
 from goal.data.own_images import ImageSet
+from goal.methods.base import Method
 from goal.models.piles import Pile, labels_of, stages_of
 
 AUTO = "auto"
+OFF = "off"
+USUAL = 0.01  # share of known images that may be refused
 
 
 def requested(n_new: Any) -> int | str:
@@ -36,6 +40,36 @@ def require_enough(wanted: int | str, given: ImageSet) -> None:
         raise GoalError(f"There is no image to learn from ({len(given.skipped)} skipped).")
     if wanted != AUTO and len(given) < int(wanted):
         raise GoalError(f"{len(given)} images cannot show {wanted} new classes.")
+
+
+def refusal(share: Any) -> float | None:
+    """Check the share of known images that may be refused: a number, or ``off``."""
+    if share is None or share == OFF:
+        return None
+    try:
+        wanted = float(share)
+    except (TypeError, ValueError):
+        wanted = -1.0
+    if not 0 < wanted < 1:
+        raise GoalError(
+            f"The share of known images that may come out as unknown lies between 0 and 1, such as "
+            f"0.01, or is {OFF!r}; given: {share!r}."
+        )
+    return wanted
+
+
+def require_share(unknown: float | None, method: Method) -> None:
+    """Raise an error if images are to be refused by a method that cannot tell strange ones."""
+    if unknown is not None and not can_refuse(method):
+        raise GoalError(
+            "This model cannot tell which images are of no class: only goal-plus can, in its "
+            f"frozen forms and fitted by this version. Give --unknown {OFF}, or fit it again."
+        )
+
+
+def can_refuse(method: Method) -> bool:
+    """Whether a method can tell which images are far from all classes."""
+    return method.strangeness(torch.zeros(0, method.num_classes)) is not None
 
 
 def require_all_classes(labels: IntArray, names: Sequence[str]) -> None:

@@ -51,6 +51,9 @@ class ProtocolSettings(Section):
             thing.
         estimate_new: Do not tell methods how many classes a stage brings; count them in its
             images (see `goal.counting.counter`).
+        queries: Questions about images of each later stage that a simulated person answers from
+            their labels, for methods that ask (see `goal.protocol.person`). No other label is
+            seen after stage 0.
     """
 
     base_classes: int = Field(default=4, gt=0)
@@ -68,6 +71,7 @@ class ProtocolSettings(Section):
     test_per_class: int | None = Field(default=None, gt=0)
     rehearsal: int = Field(default=0, ge=0)
     estimate_new: bool = False
+    queries: int = Field(default=0, ge=0)
 
 
 @dataclass(frozen=True, eq=False)

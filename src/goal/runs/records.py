@@ -48,6 +48,7 @@ class StageLine(_Stored):
     num_known: Count = 0
     num_new: Count = 0
     num_found: Count | None = None
+    num_asked: Count | None = None
     nc1: Figure | None = None
     nc2: Figure | None = None
     nc3: Figure | None = None

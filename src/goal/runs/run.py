@@ -36,7 +36,8 @@ from goal.evaluation.snapshot import gallery_images, snapshot, write_thumbnails
 from goal.learning.learner import learner_on_tokens, room_for
 from goal.learning.shared_base import SharedBase, base_key, base_settings
 from goal.learning.trainer import EpochRecord
-from goal.methods.base import LabelledStage, Stage
+from goal.methods.base import AskedStage, LabelledStage, Stage
+from goal.protocol.person import SimulatedPerson
 from goal.protocol.rehearsal import rehearse
 from goal.protocol.stages import ProtocolSettings, StageIds, build_stages, class_order, targets
 from goal.runs.records import EpochLine, StageLine, checked, read_results, read_summary
@@ -144,6 +145,11 @@ class Run:
 
     def _prepare(self) -> None:
         s = self.settings
+        if s.protocol.queries and not s.method.frozen:
+            raise GoalError(
+                f"The method {s.method.name} asks nobody: protocol.queries is for goal-plus with "
+                "method.alignment none or analytic. Set it to 0."
+            )
         with first_goes_ahead():  # whoever downloads, does it once
             self.dataset, protocol = load_dataset(s.data, self.reporter), s.protocol
             backbone = load_backbone(s.backbone, s.data.download)
@@ -180,7 +186,12 @@ class Run:
             elif self.counts_classes:
                 known = self.learner.method.num_classes
                 new = self.learner.count_new(tokens, ids.index).count
-            return Stage(ids.index, known, new, training.stage_epochs, tokens)
+            stage = Stage(ids.index, known, new, training.stage_epochs, tokens)
+            queries = self.settings.protocol.queries
+            if not queries:
+                return stage
+            person = SimulatedPerson(self.train_targets[ids.train_ids], queries)
+            return AskedStage(**vars(stage), person=person)
         labels = torch.from_numpy(self.train_targets[ids.train_ids])
         return LabelledStage(0, 0, ids.num_new, training.base_epochs, tokens, labels)
 
@@ -247,6 +258,8 @@ class Run:
         marked: dict[str, Any] = {"selection": self.settings.training.selection}
         if self.counts_classes:
             marked["num_found"] = stage.num_new
+        if isinstance(stage, AskedStage):
+            marked["num_asked"] = self.settings.protocol.queries - stage.person.left
         self.records.append(found.record | trusted | marked)
         self._stage_seconds.append(round(self._seconds() - sum(self._stage_seconds), 2))
         if self.writes:

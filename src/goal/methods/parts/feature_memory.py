@@ -5,6 +5,9 @@ new classes are looked for (`discovery`), and in many, in which a class is a Gau
 and a little of its own shape (`shape_memory`). What has been learned never changes, so base
 classes lose only to new neighbours.
 
+How strange an image is, is told by the density of its likeliest class, beside those of labelled
+images that were held out: every labelled image is looked at by a memory that has not seen it.
+
 Several features of the same images may decide together, each in a whitened space of its own; new
 classes are looked for in the first.
 
@@ -22,6 +25,7 @@ from torch import Tensor, nn
 from goal.common.section import Section
 from goal.methods.parts.discovery import Found, discover, wariness
 from goal.methods.parts.shape_memory import ShapeMemory
+from goal.methods.parts.strangeness import folds, share_above
 from goal.methods.parts.whitening import Whitening
 
 Features = Sequence[Tensor]
@@ -62,6 +66,7 @@ class FeatureMemory(nn.Module):
 
     known: Tensor  # means of all classes where new ones are looked for, (K, d)
     wary: Tensor  # log-odds held against each of them, 0 for labelled ones, (K,)
+    strange: Tensor  # strangeness of labelled images that were held out, ascending
 
     def __init__(self, settings: FeatureMemorySettings, spaces: int) -> None:
         """Make an empty memory for images that have so many features."""
@@ -73,12 +78,21 @@ class FeatureMemory(nn.Module):
         self.shapes = ShapeMemory(0, s.shape, s.shape_rank)
         self.register_buffer("known", torch.zeros(0, 0, dtype=torch.float64))
         self.register_buffer("wary", torch.zeros(0, dtype=torch.float64))
+        self.register_buffer("strange", torch.zeros(0, dtype=torch.float64))
 
     def __len__(self) -> int:
         return len(self.shapes)
 
     def fit(self, features: Features, labels_N: Tensor, count: int) -> None:
-        """Fit the spaces to labelled images, and remember their classes."""
+        """Fit the spaces to labelled images, remember their classes, and what is strange."""
+        self._fit(features, labels_N, count)
+        held_out = [
+            self._held_out(features, labels_N, count, left, out)
+            for left, out in folds(labels_N, count)
+        ]
+        self.strange = torch.cat([self.strange[:0], *held_out]).sort().values
+
+    def _fit(self, features: Features, labels_N: Tensor, count: int) -> None:
         self.looking.fit(features[0], labels_N, count)
         for space, one in zip(self._spaces(), features, strict=True):
             space.fit(one, labels_N, count)
@@ -88,6 +102,31 @@ class FeatureMemory(nn.Module):
         self.known = self.known.new_zeros(0, self.looking.axes.shape[1])
         self.wary = self.wary.new_zeros(0)
         self.learn(features, F.one_hot(labels_N, count).double())
+
+    def _held_out(
+        self, features: Features, labels_N: Tensor, count: int, left: Tensor, out: Tensor
+    ) -> Tensor:
+        """Strangeness of images for a memory of the others."""
+        others = FeatureMemory(self.settings, len(self.deciding)).to(labels_N.device)
+        others._fit([one[left] for one in features], labels_N[left], count)
+        return others._strangeness(others([one[out] for one in features]))
+
+    def strangeness(self, scores_NK: Tensor) -> Tensor | None:
+        """Share of known images that are as strange as each image or more, (N,).
+
+        An image of which it is below 0.01 is stranger than 99 of 100 known images. None if it was
+        not measured when the memory was fitted.
+
+        Args:
+            scores_NK: What the memory gives of the images; -inf for classes that do not count.
+        """
+        if not len(self.strange):
+            return None
+        return share_above(self.strange, self._strangeness(scores_NK.double()))
+
+    def _strangeness(self, scores_NK: Tensor) -> Tensor:
+        counts = self.wary.isfinite() & scores_NK.isfinite()  # others are no classes
+        return -torch.where(counts, scores_NK + self.wary, -torch.inf).amax(dim=1)
 
     def discover(self, features: Features, count: int, rng: torch.Generator) -> Found:
         """Find so many new classes, and remember them."""
@@ -120,6 +159,11 @@ class FeatureMemory(nn.Module):
         points = self._points(features)
         self.shapes.learn(points, shares_NM, points.mean(dim=0).expand(len(looking_Md), -1))
 
+    def keep(self, places: Sequence[int]) -> None:
+        """Let class i be what stands at ``places[i]``; whatever else there is, is forgotten."""
+        self.known, self.wary = self.known[list(places)], self.wary[list(places)]
+        self.shapes.keep(places)
+
     def forward(self, features: Features) -> Tensor:
         """Log-density of each class, softened, less a little for discovered ones, (N, K)."""
         points = self._points(features)
@@ -127,6 +171,11 @@ class FeatureMemory(nn.Module):
         softness = self.settings.temperature * points.shape[1] / self.known.shape[1]
         scores: Tensor = self.shapes(points) / softness
         return scores - self.wary
+
+    @staticmethod
+    def carried_over(state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """A saved state of a method that has a memory, with what older versions did not measure."""
+        return {"memory.strange": torch.zeros(0, dtype=torch.float64), **state}
 
     def _spaces(self) -> list[Whitening]:
         """The spaces that decide."""

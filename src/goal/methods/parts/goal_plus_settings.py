@@ -13,10 +13,13 @@ class GoalPlusSettings(FeatureMemorySettings, AlignedBaseSettings):
 
     Attributes:
         alignment: What decides beside the pretrained feature.
+        asking: Order in which a person is asked about images, where one may be asked: telling ones
+            first (`asking`), or random, to compare with.
         ridge: Weight of the penalty of analytic alignment, over the mean variance [gamma].
     """
 
     alignment: Literal["none", "analytic", "trained"] = "none"
+    asking: Literal["telling", "random"] = "telling"
     ridge: float = Field(default=1.0, gt=0)
 
     @property

@@ -11,6 +11,8 @@ its images, the shape that of at most `MOST` of them: a shape needs no more, and
 Shapes: N images, K classes, d dimensions, r rank.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -56,6 +58,11 @@ class ShapeMemory(nn.Module):
             directions, spreads = map(torch.stack, zip(*shapes, strict=True))
             self.directions = torch.cat([self.directions, directions])
             self.spreads = torch.cat([self.spreads, spreads * found_K1])
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Let class i be what stands at ``places[i]``; whatever else there is, is forgotten."""
+        for name in ("means", "directions", "spreads"):
+            setattr(self, name, getattr(self, name)[list(places)])
 
     def _shape(self, points_Nd: Tensor, weights_N: Tensor, mean_d: Tensor) -> tuple[Tensor, Tensor]:
         """Largest principal directions of weighted samples and s times the variances there."""
