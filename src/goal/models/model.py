@@ -314,7 +314,7 @@ class Model(OpenModel):
             **contents,
             "predictions.csv": table.csv(),
             "predictions.parquet": table.parquet(),
-            NEAR: _places(learner),
+            NEAR: places_of(learner.counter.means, learner.counter.within_class.within_DD),
             IMAGES: images_table(work, found),
             "skipped.csv": skipped_csv(images.skipped),
             "gallery.json": json.dumps(
@@ -381,12 +381,6 @@ class Model(OpenModel):
 def _state(learner: Learner) -> dict[str, Any]:
     """Everything that a step leaves to the next one."""
     return {"method": learner.method.state_dict(), **learner.counter.state_dict()}
-
-
-def _places(learner: Learner) -> bytes:
-    """Where its classes lie, for people who ask which lie near each other."""
-    counter = learner.counter
-    return places_of(counter.means.cpu().numpy(), counter.within_class.within_DD.cpu().numpy())
 
 
 def _room(learner: Learner) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from goal.models.classes import Roster
 from goal.models.store import StageRecord, Store
@@ -23,12 +24,18 @@ _ROW, _WIDTH, _NAMES = 20, 640, 230  # pixels: of a class, of the picture, of it
 _LONGEST = 34  # characters of a name that fit there
 
 
-def places_of(means_KD: Places, within_DD: Places) -> bytes:
-    """What ``near.f32`` holds: where classes lie, one row each, as 32-bit floats."""
+def places_of(means: npt.ArrayLike, within: npt.ArrayLike) -> bytes:
+    """What ``near.f32`` holds: where classes lie, one row each, as 32-bit floats.
+
+    Args:
+        means: Means of all classes, (K, D).
+        within: Covariance of features about their class mean, (D, D).
+    """
+    means_KD, within_DD = np.asarray(means, np.float64), np.asarray(within, np.float64)
     size = max(float(np.trace(within_DD)) / len(within_DD), 1e-8)
     # Drawn half-way to a ball, as where images are held against known classes.
     round_ = (within_DD + size * np.eye(len(within_DD))) / 2
-    places = np.linalg.solve(np.linalg.cholesky(round_), means_KD.T.astype(np.float64)).T
+    places = np.linalg.solve(np.linalg.cholesky(round_), means_KD.T).T
     places -= places.mean(axis=0)
     directions = np.linalg.svd(places, full_matrices=False)[2][:DIRECTIONS]
     content: bytes = (places @ directions.T).astype("<f4").tobytes()
