@@ -31,6 +31,10 @@ Features = Sequence[Tensor]
 """Unit-length features (N, D) of the same images, one or more."""
 
 
+CLASS_ROWS = ("known", "wary", "shapes.means", "shapes.directions", "shapes.spreads")
+"""Tensors of a memory that have a row for each class."""
+
+
 class FeatureMemorySettings(Section):
     """Settings of the memory.
 
@@ -134,7 +138,7 @@ class FeatureMemory(nn.Module):
         points = self.looking(features[0])
         found = discover(
             points,
-            self.known.to(points),
+            self.known[self.wary.isfinite()].to(points),
             count,
             temperature=s.temperature,
             parts=s.parts,
@@ -158,8 +162,16 @@ class FeatureMemory(nn.Module):
             looking_Md = shares_NM.to(looking).T @ looking / total.to(looking)
         self.known = torch.cat([self.known, looking_Md])
         self.wary = torch.cat([self.wary, self.wary.new_zeros(len(looking_Md))])
-        points = self._points(features)
+        points = self.points(features)
         self.shapes.learn(points, shares_NM, points.mean(dim=0).expand(len(looking_Md), -1))
+
+    def extend(self, total: int) -> None:
+        """Keep places for classes that are not there: no image ever comes out as one of them."""
+        empty = total - len(self)
+        if empty > 0:
+            self.known = torch.cat([self.known, self.known.new_zeros(empty, self.known.shape[1])])
+            self.wary = torch.cat([self.wary, self.wary.new_full((empty,), torch.inf)])
+            self.shapes.extend(empty)
 
     def keep(self, places: Sequence[int]) -> None:
         """Let class i be what stands at ``places[i]``; whatever else there is, is forgotten."""
@@ -168,7 +180,7 @@ class FeatureMemory(nn.Module):
 
     def forward(self, features: Features) -> Tensor:
         """Log-density of each class, softened, less a little for discovered ones, (N, K)."""
-        points = self._points(features)
+        points = self.points(features)
         # Densities in many dimensions are far too sure of themselves: as soft as those of EM.
         softness = self.settings.temperature * points.shape[1] / self.known.shape[1]
         scores: Tensor = self.shapes(points) / softness
@@ -183,7 +195,7 @@ class FeatureMemory(nn.Module):
         """The spaces that decide."""
         return [space for space in self.deciding if isinstance(space, Whitening)]
 
-    def _points(self, features: Features) -> Tensor:
+    def points(self, features: Features) -> Tensor:
         """Images in all deciding spaces, each space with the same say."""
         share = math.sqrt(1 / len(features))
         parts = [space(one) for space, one in zip(self._spaces(), features, strict=True)]
