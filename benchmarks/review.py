@@ -34,7 +34,12 @@ from goal.review.thumbnails import FOLDER, SIDE
 from tests.browser.conftest import ARGUMENTS, PATIENCE
 
 KNOWN, WIDTH, TRIES, SHADES = 30, 384, 7, 200
-QUICK = {"restarts": 1, "discovery_dimensions": 48, "pretrained_dimensions": 64}
+QUICK = {
+    "restarts": 1,
+    "discovery_dimensions": 48,
+    "pretrained_dimensions": 64,
+    "shape_rank": 8,
+}
 
 
 def plant(folder: Path, images: int, classes: int) -> None:
