@@ -11,6 +11,7 @@
     decisions.jsonl  every action in order, a line each: steps, names, merges, what teaches, undos
     features/        features of the images learned, for methods that need nothing else
     report.html      all of it as a page, written anew after every change
+    thumbnails/      small pictures by content digest, made by `goal review`; may be deleted
     .work/           the step under way, to go on with after an interruption
     .undone/         steps that were undone and can be done again, until something else is done
     .undoing         what an unfinished undo takes back
