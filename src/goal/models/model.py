@@ -161,7 +161,7 @@ class Model(OpenModel):
             self.store.begin({**plan, "count": count})
             learner = self._current()
             self._learner = None  # it changes now, and is worth nothing until the step is finished
-            stage = Stage(last.index + 1, last.num_seen, count, epochs, work.tokens)
+            stage = Stage(last.index + 1, last.num_seen, count, epochs, work.once)
             names = self.roster.fresh_names(count)
             about, found, history = self._learned(
                 learner, stage, work, {**facts, "names": names, "num_known": last.num_seen}
@@ -180,7 +180,7 @@ class Model(OpenModel):
         if work.unknown is not None:
             self.store.begin({**plan, "count": 0})
             learner = self._current()
-            stage = Stage(last.index + 1, last.num_seen, 0, 0, work.tokens)
+            stage = Stage(last.index + 1, last.num_seen, 0, 0, work.once)
             about, found = self._described(learner, stage, work, facts)
             if found.unknown.any():
                 self.reporter.say("No new class found; what is of no class waits for more images.")
@@ -205,12 +205,12 @@ class Model(OpenModel):
         self.skipped = kept.skipped
         waiting = waiting_in(self.store).without(pile.contents)
         if unknown is None:
-            return Work(pile, lost, kept, tokens, idle=waiting)
+            return Work(pile, lost, kept, tokens, idle=waiting, once=learner.once(tokens))
         waited = waiting.since_stage(index - PATIENCE)
         if len(waited):
             self.reporter.say(f"{counted(len(waited), 'image')} of earlier stages had waited.")
             tokens = FeatureSource(np.concatenate([features_of(tokens), waited.features_ND]))
-        return Work(pile, lost, kept, tokens, waited, unknown=unknown)
+        return Work(pile, lost, kept, tokens, waited, unknown=unknown, once=learner.once(tokens))
 
     def _nothing_fresh(self, pile: Pile) -> None:
         self.skipped = pile.given.skipped
@@ -223,7 +223,7 @@ class Model(OpenModel):
 
     def _estimate(self, learner: Learner, work: Work, last: StageRecord) -> Estimate:
         """Count new classes; say how sure that is, and how to choose another number."""
-        found = learner.count_new(work.tokens, last.index + 1)
+        found = learner.count_new(work.once, last.index + 1)
         sure = Estimate(
             count=found.count, runner_up=found.runner_up, confidence=round(found.confidence, 4)
         )
