@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow
-import pyarrow.parquet
 
 from goal.common.arrays import IntArray
 from goal.common.errors import GoalError
 from goal.models.piles import IMAGES
 from goal.models.records import StageRecord
 from goal.models.store import Store
-from goal.storage import files
+from goal.storage.tables import column_names, read_columns
 
 FloatColumn = npt.NDArray[np.float64]
 BoolColumn = npt.NDArray[np.bool_]
@@ -110,6 +108,7 @@ def _owned(found: IntArray, owner: Sequence[int]) -> IntArray:
     return np.asarray([*owner, -1], np.int64)[found]
 
 
+_STORED = ("file", "path", "digest", "class_id", "confidence")
 _COLUMNS = ("file", "place", "digest", "stage", "class_id", "confidence")
 
 
@@ -118,12 +117,11 @@ def _part(store: Store, record: StageRecord) -> dict[str, list[Any]]:
     path = store.path(record.step) / IMAGES
     if not path.exists():
         return {key: [] for key in _COLUMNS}
-    try:
-        with files.opened(path) as stream:
-            rows = pyarrow.parquet.read_table(stream).to_pydict()
-        places = rows.get("path", rows["file"])
-    except (KeyError, pyarrow.ArrowException) as error:
-        raise GoalError(f"{path} is damaged: {error}. `goal verify` says more.") from error
+    wanted = [name for name in column_names(path) if name in _STORED]
+    rows = {name: column.to_pylist() for name, column in read_columns(path, wanted).items()}
+    if missing := sorted({*_STORED} - {"path"} - rows.keys()):
+        raise GoalError(f"{path} is damaged: no column {missing[0]}. `goal verify` says more.")
+    places = rows.get("path", rows["file"])
     source, names = Path(record.source or ""), rows["file"]
     listed = [
         str(source / place) if place else name for place, name in zip(places, names, strict=True)
