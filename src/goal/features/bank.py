@@ -22,6 +22,7 @@ from goal.features.source import FeatureSource, as_tokens
 from goal.features.store import FeatureStore
 
 _BATCH = 8192
+_KEPT_ROWS = 65_536
 
 
 class FeatureBank:
@@ -81,9 +82,10 @@ class FeatureBank:
 
         An image that cannot be read is an error, unless `skipped` is there to take it.
         """
-        given = ImageSet(Subset(images, ids), [str(index) for index in ids], [], [])
-        if (known := self._known(given)) is not None:
+        wanted = Subset(images, ids)
+        if (known := self._known(wanted)) is not None:
             return FeatureSource(known)
+        given = ImageSet(wanted, [str(index) for index in ids], [], [])
         digests, lost, store = self._stored(given)
         if lost and skipped is None:
             position, reason = next(iter(lost.items()))
@@ -96,6 +98,24 @@ class FeatureBank:
         """Compute what the store lacks; return the unreadable images, by position."""
         return self._stored(given)[1]
 
+    def keep(self, given: ImageSet) -> None:
+        """Keep features that came as such, so that what is decided later can be learned from them.
+
+        The store has half precision; features that it cannot hold are not kept.
+        """
+        known = self._known(given)
+        if known is None or not len(known):
+            return
+        store, lost = FeatureStore.ready(self._folder, self.origin), dict[int, str]()
+        digests = given.contents(lost)
+        with np.errstate(over="ignore"):
+            half = known.astype(np.float16)
+        fresh = (store.find(digests) < 0) & np.isfinite(half).all(axis=1)
+        for start in range(0, len(given), _KEPT_ROWS):
+            rows = [at for at in np.flatnonzero(fresh).tolist() if start <= at < start + _KEPT_ROWS]
+            names = [given.names[at] for at in rows]
+            store.append(names, [digests[at] for at in rows], half[rows])
+
     def _stored(self, given: ImageSet) -> tuple[list[bytes], dict[int, str], FeatureStore]:
         store = FeatureStore.ready(self._folder, self.origin)
         lost: dict[int, str] = {}
@@ -106,7 +126,7 @@ class FeatureBank:
 
     def passing(self, given: ImageSet, lost: dict[int, str]) -> Iterator[Tokens]:
         """Features of the readable images, batch by batch, in order; nothing is kept."""
-        if (known := self._known(given)) is not None:
+        if (known := self._known(given.images)) is not None:
             for start in range(0, len(known), _BATCH):
                 yield as_tokens(known[start : start + _BATCH])
             return
@@ -121,13 +141,13 @@ class FeatureBank:
         for part in found:
             yield as_tokens(part.features)
 
-    def _known(self, given: ImageSet) -> npt.NDArray[Any] | None:
+    def _known(self, images: Images) -> npt.NDArray[Any] | None:
         """Features that came as such, checked to be of the right origin."""
-        behind = known_features(given.images)
+        behind = known_features(images)
         if behind is None:
             return None
         require_origin(behind.origin, self.origin, "These features")
-        return np.asarray(behind.features[_positions(given.images)])
+        return np.asarray(behind.features[_positions(images)])
 
     def _parts(
         self, given: ImageSet, lost: dict[int, str], store: FeatureStore | None

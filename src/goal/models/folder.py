@@ -40,7 +40,7 @@ class ModelFolder:
     @property
     def roster(self) -> Roster:
         """The classes, with a person's corrections applied."""
-        return Roster(self.records, self.store.judgement())
+        return Roster(self.records, self.store.judgement(), self.store.sizes())
 
     def rename(self, name: str, to: str) -> Action:
         """Call a class by another name; return what was noted, with the name as it is kept."""
@@ -111,8 +111,12 @@ class ModelFolder:
         """Be the only writer; the page shows the model as it is afterwards."""
         with self.store.writing():
             yield
+            self._settle()
             self._redraw()
             self.store.undone()
+
+    def _settle(self) -> None:
+        """Count the images of each class anew; only those who compute can."""
 
     def refresh(self) -> str | None:
         """Draw the page anew if a killed command left it behind; return what is in the way."""

@@ -143,6 +143,7 @@ def state_of(store: Store, records: Sequence[StageRecord], roster: Roster) -> st
         store.folder.resolve().name,
         [record.model_dump(mode="json") for record in records],
         roster.judgement.model_dump(mode="json"),
+        [known.size for known in roster.classes()],
     ]
     return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
 

@@ -18,7 +18,6 @@ import math
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -31,6 +30,10 @@ from goal.numerics.copies import usual_gap
 
 Features = Sequence[Tensor]
 """Unit-length features (N, D) of the same images, one or more."""
+
+
+CLASS_ROWS = ("known", "wary", "shapes.means", "shapes.directions", "shapes.spreads")
+"""Tensors of a memory that have a row for each class."""
 
 
 class FeatureMemorySettings(Section):
@@ -106,7 +109,8 @@ class FeatureMemory(nn.Module):
         self.shapes = ShapeMemory(width, s.shape, min(s.shape_rank, width)).to(labels_N.device)
         self.known = self.known.new_zeros(0, self.looking.axes.shape[1])
         self.wary = self.wary.new_zeros(0)
-        self.learn(features, F.one_hot(labels_N, count).double())
+        shares_NK = torch.zeros(len(labels_N), count, device=labels_N.device)
+        self.learn(features, shares_NK.scatter_(1, labels_N[:, None], 1.0))
 
     def _held_out(
         self, features: Features, labels_N: Tensor, count: int, left: Tensor, out: Tensor
@@ -136,9 +140,10 @@ class FeatureMemory(nn.Module):
     def discover(self, features: Features, count: int, rng: torch.Generator) -> Found:
         """Find so many new classes, and remember them."""
         s = self.settings
+        points = self.looking(features[0])
         found = discover(
-            self.looking(features[0]),
-            self.known,
+            points,
+            self.known[self.wary.isfinite()].to(points),
             count,
             temperature=s.temperature,
             parts=s.parts,
@@ -157,12 +162,21 @@ class FeatureMemory(nn.Module):
         `looking_Md` are their means where they were found; by default their images' means.
         """
         if looking_Md is None:
+            looking = self.looking(features[0])
             total = shares_NM.sum(dim=0).clamp_min(1e-12)[:, None]
-            looking_Md = shares_NM.T @ self.looking(features[0]) / total
+            looking_Md = shares_NM.to(looking).T @ looking / total.to(looking)
         self.known = torch.cat([self.known, looking_Md])
         self.wary = torch.cat([self.wary, self.wary.new_zeros(len(looking_Md))])
-        points = self._points(features)
+        points = self.points(features)
         self.shapes.learn(points, shares_NM, points.mean(dim=0).expand(len(looking_Md), -1))
+
+    def extend(self, total: int) -> None:
+        """Keep places for classes that are not there: no image ever comes out as one of them."""
+        empty = total - len(self)
+        if empty > 0:
+            self.known = torch.cat([self.known, self.known.new_zeros(empty, self.known.shape[1])])
+            self.wary = torch.cat([self.wary, self.wary.new_full((empty,), torch.inf)])
+            self.shapes.extend(empty)
 
     def keep(self, places: Sequence[int]) -> None:
         """Let class i be what stands at ``places[i]``; whatever else there is, is forgotten."""
@@ -171,11 +185,11 @@ class FeatureMemory(nn.Module):
 
     def forward(self, features: Features) -> Tensor:
         """Log-density of each class, softened, less a little for discovered ones, (N, K)."""
-        points = self._points(features)
+        points = self.points(features)
         # Densities in many dimensions are far too sure of themselves: as soft as those of EM.
         softness = self.settings.temperature * points.shape[1] / self.known.shape[1]
         scores: Tensor = self.shapes(points) / softness
-        return scores - self.wary
+        return scores - self.wary.to(scores)
 
     @staticmethod
     def carried_over(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -187,7 +201,7 @@ class FeatureMemory(nn.Module):
         """The spaces that decide."""
         return [space for space in self.deciding if isinstance(space, Whitening)]
 
-    def _points(self, features: Features) -> Tensor:
+    def points(self, features: Features) -> Tensor:
         """Images in all deciding spaces, each space with the same say."""
         share = math.sqrt(1 / len(features))
         parts = [space(one) for space, one in zip(self._spaces(), features, strict=True)]
