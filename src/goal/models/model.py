@@ -163,7 +163,7 @@ class Model(Correcting):
             self._learner = None  # it changes now, and is worth nothing until the step is finished
             first = self.roster.next_id
             make_room(learner, first)
-            stage = Stage(last.index + 1, first, count, epochs, work.tokens)
+            stage = Stage(last.index + 1, first, count, epochs, work.once)
             names = self.roster.fresh_names(count)
             about, found, history = self._learned(
                 learner, stage, work, {**facts, "names": names, "num_known": first}
@@ -182,7 +182,7 @@ class Model(Correcting):
         if work.unknown is not None:
             self.store.begin({**plan, "count": 0})
             learner = self._current()
-            stage = Stage(last.index + 1, self.roster.next_id, 0, 0, work.tokens)
+            stage = Stage(last.index + 1, self.roster.next_id, 0, 0, work.once)
             about, found = self._described(learner, stage, work, facts)
             if found.unknown.any():
                 self.reporter.say("No new class found; what is of no class waits for more images.")
@@ -209,12 +209,12 @@ class Model(Correcting):
             learner.bank.keep(kept)
         waiting = waiting_in(self.store).without([*pile.contents, *self._facts().classes])
         if unknown is None:
-            return Work(pile, lost, kept, tokens, idle=waiting)
+            return Work(pile, lost, kept, tokens, idle=waiting, once=learner.once(tokens))
         waited = waiting.since_stage(index - PATIENCE)
         if len(waited):
             self.reporter.say(f"{counted(len(waited), 'image')} of earlier stages had waited.")
             tokens = FeatureSource(np.concatenate([features_of(tokens), waited.features_ND]))
-        return Work(pile, lost, kept, tokens, waited, unknown=unknown)
+        return Work(pile, lost, kept, tokens, waited, unknown=unknown, once=learner.once(tokens))
 
     def _nothing_fresh(self, pile: Pile) -> None:
         self.skipped = pile.given.skipped
@@ -227,7 +227,7 @@ class Model(Correcting):
 
     def _estimate(self, learner: Learner, work: Work, last: StageRecord) -> Estimate:
         """Count new classes; say how sure that is, and how to choose another number."""
-        found = learner.count_new(work.tokens, last.index + 1)
+        found = learner.count_new(work.once, last.index + 1)
         sure = Estimate(
             count=found.count, runner_up=found.runner_up, confidence=round(found.confidence, 4)
         )
