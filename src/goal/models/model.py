@@ -214,7 +214,7 @@ class Model(Correcting):
         if len(waited):
             self.reporter.say(f"{counted(len(waited), 'image')} of earlier stages had waited.")
             tokens = FeatureSource(np.concatenate([features_of(tokens), waited.features_ND]))
-        return Work(pile, lost, kept, tokens, waited, unknown=unknown, once=learner.once(tokens))
+        return Work(pile, lost, kept, tokens, learner.once(tokens), waited, unknown=unknown)
 
     def _nothing_fresh(self, pile: Pile) -> None:
         self.skipped = pile.given.skipped
