@@ -11,12 +11,15 @@ again that the model had learned, and cannot go back behind the stage that it ca
 """
 
 import base64
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import yaml
 
 from goal import __version__
@@ -187,7 +190,7 @@ def _no_images(about: Pushed, record: StageRecord) -> dict[str, bytes]:
     empty = Predictions([], none, np.empty(0), about.roster, record.index, [])
     contents = {
         "predictions.csv": empty.csv(),
-        "predictions.parquet": empty.parquet(),
+        "predictions.parquet": _empty_table(about.roster),
         "skipped.csv": skipped_csv([]),
         "gallery.json": json.dumps({"classes": {}, "thumbnails": {}}).encode(),
         "history.jsonl": b"",
@@ -196,6 +199,15 @@ def _no_images(about: Pushed, record: StageRecord) -> dict[str, bytes]:
         settings = yaml.safe_dump(_portable(about.settings), sort_keys=False)
         contents["settings.yaml"] = settings.encode()
     return contents
+
+
+def _empty_table(roster: Roster) -> bytes:
+    """A table of predictions without a row, its columns of the kinds that they have with some."""
+    one = np.array(roster.ids()[:1], dtype=np.int64)
+    row = Predictions(["image"], one, np.ones(1), roster, 0, [])
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(row.columns()).slice(0, 0), buffer)
+    return buffer.getvalue()
 
 
 def _write_pictures(store: Store, records: Sequence[StageRecord], folder: Path) -> None:
