@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
-demo: $(INSTALLED)  ## Run GOAL on embedded digits; ends with a report to open
+demo: $(INSTALLED)  ## Run GOAL on embedded digits; ends with a report to open and a model to review
 	$(BIN)/goal demo
 
 test: $(INSTALLED)  ## Run all tests
@@ -37,9 +37,10 @@ audit:  ## Look the installed versions up in the database of known vulnerabiliti
 wheel-check: $(INSTALLED)  ## Build the wheel, install it into an empty environment, run its demo there
 	PYTHON=$(PYTHON) BIN=$(abspath $(BIN)) sh tests/wheel_check.sh
 
-screenshot: $(INSTALLED)  ## Take the README's picture of the demo's report again (needs Chromium)
+screenshot: $(INSTALLED)  ## Take the README's pictures of the demo again (needs Chromium)
 	$(BIN)/goal demo --out build/demo
 	$(BIN)/python -m tests.browser.screenshot build/demo/report.html docs/images/report.png
+	$(BIN)/python -m tests.browser.review_screenshots build/demo-model docs/images
 
 backbone: $(INSTALLED)  ## Pretrain the embedded backbone again (a few minutes; one thread, for the same bits)
 	OMP_NUM_THREADS=1 $(BIN)/goal pretrain --dataset digits --out build/digits-vit

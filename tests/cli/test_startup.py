@@ -82,7 +82,7 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
         done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True)
         return {word.strip() for word in done.stdout.splitlines()}
 
-    assert {"resume", "rename", "report"} <= completed("goal", "re")
+    assert {"resume", "rename", "report", "review"} <= completed("goal", "re")
     assert "--dataset" in completed("goal", "run", "--da")
 
 

@@ -13,6 +13,7 @@ from goal.common.errors import GoalError
 from goal.common.progress import Reporter
 from goal.data import decoding
 from goal.data.decoding import UnreadableImage, decode
+from goal.data.images import FileImages, content_digest
 from goal.data.screening import screen
 
 LEFT_RED = np.zeros((4, 6, 3), np.uint8)
@@ -194,3 +195,16 @@ def test_large_images_are_decoded_in_turns(tmp_path: Path, monkeypatch: pytest.M
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(decode, [tmp_path / "a.png"] * 12))
     assert most == 2
+
+
+def test_a_pipe_or_device_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "endless.png").symlink_to("/dev/zero")
+    for name in ("pipe.png", "endless.png"):
+        images = FileImages([tmp_path / name], np.zeros(1, np.int64))
+        with pytest.raises(UnreadableImage, match="not a regular file"):
+            images.image(0)
+        with pytest.raises(UnreadableImage, match="not a regular file"):
+            content_digest(images, 0)
+    with pytest.raises(UnreadableImage, match="No such file"):
+        decode(tmp_path / "gone.png")

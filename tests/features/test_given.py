@@ -1,5 +1,7 @@
 """Features as people bring them: arrays in files, tables, stores."""
 
+import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from goal.common.errors import GoalError
+from goal.features import given
 from goal.features.given import (
     FeatureImages,
     Given,
@@ -95,8 +98,100 @@ def test_pickles_and_damage_are_refused(tmp_path: Path) -> None:
         read_features(tmp_path / "x.npy")
     for name in ("y.npy", "y.npz", "y.parquet"):
         (tmp_path / name).write_bytes(b"\x93NUMPY nothing of the kind")
-        with pytest.raises(GoalError, match="Cannot read"):
+        with pytest.raises(GoalError, match=r"Cannot read|is damaged"):
             read_features(tmp_path / name)
+
+
+def claiming(header: bytes) -> bytes:
+    """An npy file whose header says what it likes, with four numbers after it."""
+    return b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header + bytes(32)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 4)}",
+        b"{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -4)}",
+        b"{'descr': '|O', 'fortran_order': False, 'shape': (4,)}",
+        b"{'descr': '<f8', 'fortran_order': False, 'shape': (" + b"[" * 3000,
+        b"{'descr",
+    ],
+    ids=lambda header: header[40:70].decode(),
+)
+def test_headers_that_lie_are_refused_before_room_is_made(header: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.npy").write_bytes(claiming(header))
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("X.npy", claiming(header))
+    for name in ("x.npy", "x.npz"):
+        with pytest.raises(GoalError, match=r"header is damaged|does not fit"):
+            read_features(tmp_path / name)
+
+
+def test_an_archive_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
+    packed = zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED)
+    with packed as archive, archive.open("X.npy", "w") as stream:
+        stream.write(b"\x93NUMPY\1\0" + bytes(2))
+        for _ in range(600):
+            stream.write(bytes(1 << 20))
+    assert (tmp_path / "x.npz").stat().st_size < 1 << 20
+    with pytest.raises(GoalError, match=r"unpacks to 629,.* bytes"):
+        read_features(tmp_path / "x.npz")
+
+
+def test_an_archive_of_the_long_form_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 1)
+    np.savez_compressed(tmp_path / "x.npz", X=VALUES, y=np.array(LABELS), rest=VALUES)
+    monkeypatch.undo()
+    assert b"PK\6\7" in (tmp_path / "x.npz").read_bytes()
+    assert np.array_equal(behind(read_features(tmp_path / "x.npz")).features, VALUES)
+
+
+def test_odd_tables_are_refused(tmp_path: Path) -> None:
+    floats = pyarrow.list_(pyarrow.float32())
+    odd = {
+        "empty": pyarrow.array([], floats),
+        "as many in all": pyarrow.array([[1.0], [2.0, 3.0, 4.0]], floats),
+        "missing": pyarrow.array([[1.0], None], floats),
+        "texts": pyarrow.array([["a"], ["b"]]),
+    }
+    for name, column in odd.items():
+        pyarrow.parquet.write_table(pyarrow.table({"X": column}), tmp_path / f"{name}.parquet")
+        with pytest.raises(GoalError, match=r"equally many numbers|holds list"):
+            read_features(tmp_path / f"{name}.parquet")
+    twice = pyarrow.table([[[1.0]], [[1.0]]], names=["X", "X"])
+    pyarrow.parquet.write_table(twice, tmp_path / "twice.parquet")
+    with pytest.raises(GoalError, match="does not have one column X"):
+        read_features(tmp_path / "twice.parquet")
+
+
+def test_labels_are_one_for_each(tmp_path: Path) -> None:
+    for name, array in (("none.npy", np.array(3)), ("pairs.npy", np.zeros((2, 2)))):
+        np.save(tmp_path / name, array)
+        with pytest.raises(GoalError, match="one per feature"):
+            read_labels(tmp_path / name, 2)
+    np.savez(tmp_path / "x.npz", X=VALUES, y=np.array(3))
+    with pytest.raises(GoalError, match="one per feature"):
+        read_features(tmp_path / "x.npz")
+
+
+def test_pipes_and_devices_are_no_features(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.parquet")
+    os.mkfifo(tmp_path / "labels.txt")
+    (tmp_path / "x.npy").symlink_to("/dev/zero")
+    assert not is_features(tmp_path / "x.parquet")
+    with pytest.raises(GoalError, match="pipe or device"):
+        read_labels(tmp_path / "labels.txt", 2)
+    with pytest.raises(GoalError, match="There is no file"):
+        read_features(tmp_path / "x.npy")
+
+
+def test_names_cannot_steer_and_widths_are_bounded() -> None:
+    names = feature_set(VALUES[:1], names=["a\x1b[2J"]).images.names
+    assert names == ["a\\x1b[2J"]
+    with pytest.raises(GoalError, match="more than 65,536"):
+        feature_set(np.zeros((1, 70_000), np.float32))
 
 
 def test_labels_beside_an_array(tmp_path: Path) -> None:
@@ -111,3 +206,11 @@ def test_labels_beside_an_array(tmp_path: Path) -> None:
 def test_equal_rows_have_equal_digests_and_no_others() -> None:
     digests = behind(feature_set(np.concatenate([VALUES, VALUES[:1]]))).digests
     assert digests[0] == digests[6] and len(set(digests)) == 6
+
+
+def test_a_bad_row_is_named_wherever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(given, "_ROWS", 4)
+    values = VALUES.copy()
+    values[5, 1] = np.inf
+    with pytest.raises(GoalError, match="row 5 holds"):
+        feature_set(values)

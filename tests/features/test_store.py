@@ -1,11 +1,12 @@
 """The feature store: what is written comes back, whatever is killed or damaged when."""
 
 import hashlib
-import shutil
+import io
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow
 import pyarrow.parquet
 import pytest
 
@@ -14,6 +15,7 @@ from goal.features.origin import Origin
 from goal.features.store import CONTENTS, FeatureStore, verify_all
 from goal.storage import files
 from goal.storage.manifest import Findings
+from goal.storage.seal import write_sealed
 
 ORIGIN = Origin(backbone="tiny", fingerprint="f" * 32, reads="CLS", width=6)
 
@@ -120,9 +122,70 @@ def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
 def test_a_shard_that_is_gone_or_short_is_an_error(tmp_path: Path) -> None:
     filled(tmp_path / "s")
     shard = tmp_path / "s" / "shard-00001.parquet"
-    shutil.copy(tmp_path / "s" / "shard-00000.parquet", shard)
-    with pytest.raises(GoalError, match="damaged: not 3 rows"):
-        FeatureStore(tmp_path / "s").names()
+    content = shard.read_bytes()
+    shard.write_bytes(content[:-1])
+    with pytest.raises(GoalError, match="are not those of 3 features"):
+        FeatureStore(tmp_path / "s").features()
     shard.unlink()
     with pytest.raises(GoalError, match="Cannot read"):
         FeatureStore(tmp_path / "s").features()
+    (tmp_path / "elsewhere").write_bytes(content)
+    shard.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(GoalError, match="leads out of its folder"):
+        FeatureStore(tmp_path / "s").features()
+
+
+def hostile(folder: Path, content: bytes, rows: int, width: int = 6) -> FeatureStore:
+    """A store of one shard of a stranger's, listed and sealed as if it were in order."""
+    folder.mkdir(exist_ok=True)
+    (folder / "shard-00000.parquet").write_bytes(content)
+    shard = {
+        "name": "shard-00000.parquet",
+        "rows": rows,
+        "bytes": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+    origin = ORIGIN.model_copy(update={"width": width}).model_dump()
+    write_sealed(folder / CONTENTS, {"format": 1, "origin": origin, "shards": [shard]})
+    return FeatureStore(folder)
+
+
+def shard(width: int = 6, **columns: object) -> bytes:
+    listed = {
+        "name": ["a", "b"],
+        "digest": digests(0, 2),
+        "feature": pyarrow.array(
+            np.ones((2, width), np.float16).tolist(), pyarrow.list_(pyarrow.float16(), width)
+        ),
+    }
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({**listed, **columns}), buffer)
+    return buffer.getvalue()
+
+
+def test_what_a_strangers_shard_holds_is_looked_at(tmp_path: Path) -> None:
+    assert hostile(tmp_path / "s", shard(), 2).features().tolist() == [[1.0] * 6] * 2
+    with pytest.raises(GoalError, match=r"1,000,000,000,000 features"):  # before room is made
+        hostile(tmp_path / "s", shard(), 10**12).features()
+    with pytest.raises(GoalError, match="features are not 6 numbers of 16 bits"):
+        hostile(tmp_path / "s", shard(width=5), 2).features()
+    with pytest.raises(GoalError, match="does not have 1 values"):
+        hostile(tmp_path / "s", shard(), 1).features()
+    for value in (np.nan, np.inf):
+        bad = pyarrow.array([[value] * 6] * 2, pyarrow.list_(pyarrow.float16(), 6))
+        with pytest.raises(GoalError, match="not finite"):
+            hostile(tmp_path / "s", shard(feature=bad), 2).features()
+    for column in ([b"short", b"shorter"], [None, b"0" * 16], [1, 2]):
+        with pytest.raises(GoalError, match=r"damaged|Cannot read"):
+            hostile(tmp_path / "s", shard(digest=column), 2).find(digests(0, 1))
+    with pytest.raises(GoalError, match=r"origin\.width"):
+        hostile(tmp_path / "s", shard(), 2, width=10**6)
+    names = hostile(tmp_path / "s", shard(name=["a\x1b[2J", "b\u202e"]), 2).names()
+    assert names == ["a\\x1b[2J", "b\\u202e"]
+
+
+def test_a_folder_of_other_things_does_not_become_a_store(tmp_path: Path) -> None:
+    (tmp_path / "shard-00000.parquet").write_text("precious")
+    with pytest.raises(GoalError, match=r"is not empty .* shard-00000\.parquet"):
+        FeatureStore.ready(tmp_path, ORIGIN)
+    assert [path.name for path in tmp_path.iterdir()] == ["shard-00000.parquet"]

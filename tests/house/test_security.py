@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import goal
 from goal.backbone.load import load_backbone
@@ -72,6 +73,8 @@ def dangers(name: str, given: dict[str, ast.expr]) -> str | None:
     automatic = tail == "from_pretrained" and ".Auto" in name  # only these look for foreign code
     if automatic and not is_constant(given.get("trust_remote_code"), False):
         return "from_pretrained without trust_remote_code=False"
+    if name == "Image.open" and ast.unparse(given.get("formats", ast.Constant(0))) != "FORMATS":
+        return "Image.open without formats=FORMATS: Pillow hands some to outside programs"
     if is_constant(given.get("shell"), True):
         return "a shell"
     return "extractall" if tail == "extractall" else None
@@ -86,6 +89,42 @@ def test_no_call_in_the_package_can_run_foreign_code() -> None:
     ]
     assert found == []
     assert dangers("torch.load", {}) and dangers("yaml.load", {}) and dangers("eval", {})
+
+
+# Pipes, devices, bombs and links that lead out are looked for in one place: storage. What goes
+# around it is listed here, with what keeps it safe.
+READING = {"open", "fdopen", "read_text", "read_bytes", "read_table", "read_schema", "ParquetFile"}
+ROOTS = {"files.py", "archives.py", "tables.py"}
+AROUND = {
+    ("dino_pth.py", "path.open"),  # looked at before: a regular file
+    ("pretrained.py", "path.read_bytes"),  # looked at before: a regular file, and its size
+    ("page.py", "path.open"),  # looked at before: a regular file; some KB of it
+    ("places.py", "(source / name).read_bytes"),  # looked at before: a regular file, no link
+    ("process.py", "Path('/proc/self/status').read_text"),
+    ("html.py", "(files('goal.pages') / 'assets' / name).read_text"),
+    ("published.py", "(files('goal.report') / 'published.json').read_text"),
+    ("collections.py", "self._system.open"),  # a store at an address; as much as allowed
+    ("decoding.py", "Image.open"),  # of a file that is open
+    ("tar_files.py", "tarfile.open"),  # of a stream that bounds headers
+    ("fetching.py", "gzip.open"),  # of an archive with the right checksum
+    ("fetching.py", "Path(output_file).open"),  # in a folder of its own
+    ("learner.py", "self.bank.open"),
+    ("run.py", "self.learner.bank.open"),
+    ("classes.py", "webbrowser.open"),
+    ("review.py", "webbrowser.open"),
+}
+
+
+def test_files_are_read_in_one_place() -> None:
+    found = {
+        (path.name, name)
+        for path in SOURCES
+        for name, _ in calls(path)
+        if path.name not in ROOTS and "." in name and name.rpartition(".")[2] in READING
+        if not name.startswith(("files.read", "archives."))
+    }
+    assert found - AROUND == set(), "read it by goal.storage.files, or say why it is safe"
+    assert AROUND - found == set(), "no longer there"
 
 
 UNPICKLING = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
@@ -303,6 +342,35 @@ def test_offline_is_respected(no_network: list[object], monkeypatch: pytest.Monk
 def test_a_hub_id_is_fetched_only_when_a_person_asks(no_network: list[object]) -> None:
     with pytest.raises(GoalError, match="give --download"):
         load_backbone(BackboneSettings(name="somebody/a-model-that-is-nowhere"))
+    assert no_network == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "dpt", "is_hybrid": False},
+        {"model_type": "detr", "use_timm_backbone": False},
+        {"model_type": "upernet"},
+    ],
+    ids=lambda config: config["model_type"],
+)
+def test_a_backbone_folder_that_names_another_asks_nobody(
+    config: dict[str, object], no_network: list[object], tmp_path: Path
+) -> None:
+    inner = {"backbone": "microsoft/resnet-50", "use_pretrained_backbone": True}
+    (tmp_path / "config.json").write_text(json.dumps(config | inner))
+    save_file({"x": torch.zeros(1_000_000)}, tmp_path / "model.safetensors")
+    with pytest.raises(GoalError, match="Cannot load the backbone"):
+        load_backbone(BackboneSettings(name=str(tmp_path)))
+    assert no_network == []
+
+
+def test_compiled_code_from_a_hub_is_refused(no_network: list[object], tmp_path: Path) -> None:
+    for key in ("_attn_implementation", "attn_implementation"):
+        for config in ({key: "somebody/kernels"}, {"vision_config": {key: "a/b@main"}}):
+            (tmp_path / "config.json").write_text(json.dumps({"model_type": "vit", **config}))
+            with pytest.raises(GoalError, match="code from elsewhere"):
+                load_backbone(BackboneSettings(name=str(tmp_path)))
     assert no_network == []
 
 

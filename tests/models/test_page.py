@@ -24,9 +24,10 @@ def write_model(root: Path, folder: str, text: str) -> str:
     first = StageRecord(kind="fit", step=0, index=0, num_known=0, **_classes(text, 1), **about)
     found = StageRecord(kind="discover", step=1, index=1, num_known=1, **_classes(text, 3), **about)
     empty = StageRecord(kind="discover", step=2, index=2, num_known=4, **about)
+    caption = text.replace("\0", "")  # with one, the file is refused
     gallery = {
-        "classes": {"1": {"most": [[text, text]], "least": [["0", text]]}},
-        "thumbnails": {text: base64.b64encode(b"picture").decode()},
+        "classes": {"1": {"most": [["7", caption]], "least": [["0", caption]]}},
+        "thumbnails": {"7": base64.b64encode(b"picture").decode()},
     }
     for step, content in ((1, gallery), (2, {"classes": {}, "thumbnails": {}})):
         store.path(step).mkdir(parents=True)

@@ -160,9 +160,10 @@ def _from_folder(name: str, folder: Path) -> Pretrained:
         raise GoalError(f"{name} is not a transformers model folder: it has no config.json.")
     config, preprocessing = _folder_preprocessing(name, folder)
     _check_layers(config, name)
+    _check_kernels(config, name)
     size = _weight_bytes(folder, name)
     try:
-        with quiet_transformers():
+        with quiet_transformers(), offline():
             _check_parameters(folder, size, name)
             model, info = transformers.AutoModel.from_pretrained(
                 folder,
@@ -234,6 +235,19 @@ def _check_layers(config: Any, name: str) -> None:
                 )
 
 
+def _check_kernels(config: Any, name: str) -> None:
+    """Refuse compiled code of somebody's: an implementation that is named by a hub id."""
+    for key, value in config.items():
+        if isinstance(value, dict):
+            _check_kernels(value, name)
+        elif "implementation" in key and not re.fullmatch(r"\w+|None", str(value)):
+            raise GoalError(
+                f"The config.json of {name} says {visible(key)} = "
+                f"{visible(shorten(repr(value), 80))}: code from elsewhere, which is not run. "
+                f"Remove it there, or fetch the backbone anew."
+            )
+
+
 def _weight_bytes(folder: Path, name: str) -> int:
     """Size of all weight files; an error if there are none, or ones that are no files."""
     found = [path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin")]
@@ -258,6 +272,18 @@ def _check_parameters(folder: Path, weight_bytes: int, name: str) -> None:
             f"The config.json of {name} describes a network of {count:,} parameters, but its "
             f"weight files hold {weight_bytes:,} bytes. Correct it or fetch the backbone anew."
         )
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """Keep the hub's library from the network, whatever a folder's files name besides."""
+    constants = huggingface_hub.constants
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Commands that run experiments and compare them."""
 
+import shlex
 from pathlib import Path
 from typing import Literal
 
@@ -25,13 +26,14 @@ def demo(*, out: Path = Path("runs/demo"), seed: int = 0) -> None:
     """Run GOAL and GOAL+ on embedded digits: 4 labelled classes, then 3 stages of 2 new ones.
 
     Beside them runs the floor, k-means on the frozen backbone. Takes half a minute and ends with
-    a table and a report to open in a browser.
+    a table, a report to open in a browser, and a model of the same digits for `goal review`.
 
     Args:
-        out: Folder for the three runs and the report.
+        out: Folder for the three runs and the report; the model is made beside it.
         seed: Training seed.
     """
     refuse_ranks("demo")
+    from goal.models.demo import make_demo_model
     from goal.report.page import write_report
     from goal.report.tables import comparison_table
     from goal.runs.run import start
@@ -45,7 +47,11 @@ def demo(*, out: Path = Path("runs/demo"), seed: int = 0) -> None:
         start(settings, folder, reporter())
         folders.append(folder)
     console.print(comparison_table(folders))
+    model = out.with_name(f"{out.name}-model")
+    make_demo_model(model, out.with_name(f"{out.name}-images"), seed, reporter())
     console.say(f"Report: {write_report(folders, out / 'report.html').resolve()}")
+    again = shlex.join(["goal", "review", "--model", str(model)])
+    console.say(f"A model that discovered digits, to agree with: `{again}`")
 
 
 def run(

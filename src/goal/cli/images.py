@@ -56,7 +56,7 @@ def embed(
         backbone: Hub id, transformers folder, DINO .pth file, or digits-vit.
         image_size: Side of the square input, if not the one that the backbone was made for.
         device: Where to compute: cpu, cuda, cuda:1, ...
-        download: Fetch the backbone if it is not on this machine.
+        download: Fetch what is not on this machine: the backbone, images at an address.
         engine: Where features are computed.
         workers: Actors of Ray.
     """
@@ -66,9 +66,11 @@ def embed(
     from goal.distributed import usable
     from goal.features.bank import FeatureBank
     from goal.features.embed import origin_of
+    from goal.models.places import outside_models
     from goal.storage.locks import locked
 
-    given = open_images(images, reporter())
+    outside_models(out)
+    given = open_images(images, reporter(), download)
     place = usable(device)
     embedder = load_embedder(backbone or DEFAULT_EMBEDDER, download, image_size).to(place)
     console.print(f"Feature: {embedder.reads}, {embedder.width} numbers.")
@@ -109,7 +111,7 @@ def fit(
         backbone: Hub id, transformers folder, DINO .pth file, or digits-vit.
         seed: Seed; the same one gives the same model.
         device: Where to compute: cpu, cuda, cuda:1, ...
-        download: Fetch the backbone if it is not on this machine.
+        download: Fetch what is not on this machine: the backbone, images at an address.
         engine: Where features are computed.
         workers: Actors of Ray.
         overrides: Any other setting.
@@ -152,7 +154,7 @@ def discover(
             wait for the next stage.
         device: Where to compute, if not where the model was fitted.
         backbone: Where the backbone is now, if it was moved.
-        download: Fetch the backbone if it is not on this machine.
+        download: Fetch what is not on this machine: the backbone, images at an address.
         engine: Where features are computed.
         workers: Actors of Ray.
     """
@@ -160,7 +162,8 @@ def discover(
 
     open_folder(model).store.require()
     opened = open_model(model, device, backbone, download, _workers(engine, workers))
-    record = opened.discover(open_given(images, reporter()), new, opened.refusal(unknown))
+    given = open_given(images, reporter(), download)
+    record = opened.discover(given, new, opened.refusal(unknown))
     if record is None:
         return
     known = [opened.roster.known(id) for id in range(record.num_known, record.num_seen)]
@@ -200,7 +203,7 @@ def predict(
         unknown: Share of known images that may come out as of no class, or off.
         device: Where to compute, if not where the model was fitted.
         backbone: Where the backbone is now, if it was moved.
-        download: Fetch the backbone if it is not on this machine.
+        download: Fetch what is not on this machine: the backbone, images at an address.
         engine: Where features are computed.
         workers: Actors of Ray.
     """
@@ -210,7 +213,7 @@ def predict(
     opened = open_model(model, device, backbone, download, _workers(engine, workers))
     refresh(opened)
     target = None if out is None else writable(out, force)
-    given = open_given(images, reporter())
+    given = open_given(images, reporter(), download)
     found = opened.predict(given, opened.refusal(unknown))
     if target is not None:
         found.write(target)

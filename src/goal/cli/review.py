@@ -60,6 +60,46 @@ def review(
         say("Stopped.")
 
 
+def serve(
+    *,
+    model: ModelPath,
+    port: Port = None,
+    device: str | None = None,
+    backbone: Backbone = None,
+    download: Download = False,
+) -> None:
+    """Tell classes over HTTP, on this machine alone: POST /predict with an image or features.
+
+    GET /classes, /health and /openapi.json say more. Requests that come together are looked at
+    together. Runs until Ctrl-C.
+
+    Args:
+        model: The model folder.
+        port: Port to listen at; any by default.
+        device: Where to compute, if not where the model was fitted.
+        backbone: Where the backbone is now, if it was moved.
+        download: Fetch the backbone if it is not on this machine.
+    """
+    from goal.common.progress import Reporter
+
+    try:
+        from goal.review.server import serve_model
+    except ModuleNotFoundError as error:
+        raise _missing(error) from error
+
+    opened = open_model(model, device, backbone, download)
+    opened.store.require()
+    opened.reporter = Reporter()
+
+    def announce(address: str) -> None:
+        say(f"Serving {model.resolve().name}: {address}/predict (described: /openapi.json)")
+
+    try:
+        serve_model(opened, port, announce)
+    except KeyboardInterrupt:
+        say("Stopped.")
+
+
 def _missing(error: ModuleNotFoundError) -> Exception:
     if error.name not in ("starlette", "uvicorn"):
         return error

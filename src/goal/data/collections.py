@@ -4,7 +4,8 @@ photos.csv, photos.parquet, photos.txt   a column `file` or `path`, or a line ea
                                          paths are relative to the list
 shard-000.tar                            images by member, read in place
 a folder of `datasets.save_to_disk`      its first column of images (extra `datasets`)
-s3://bucket/prefix, gs://, memory://     every image below it, through fsspec
+s3://bucket/prefix, gs://, memory://     every image below it, through fsspec; what is not on this
+                                         machine only if the person asks for the network
 """
 
 import csv
@@ -13,7 +14,7 @@ import io
 import os
 import tarfile
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,27 +25,39 @@ from goal.common.arrays import IntArray
 from goal.common.errors import GoalError
 from goal.common.escaping import file_name, visible
 from goal.common.progress import Reporter
-from goal.data.decoding import UnreadableImage, decode, explain, upright_rgb
+from goal.data.decoding import Budget, UnreadableImage, decode, explain, opened_file
 from goal.data.images import DIGEST_BYTES, FileImages
-from goal.data.listing import IMAGE_SUFFIXES, lines_of
+from goal.data.listing import IMAGE_SUFFIXES, lines_of, text_of
 from goal.data.own_images import ImageSet, from_files
 from goal.data.screening import screen, screen_below
+from goal.data.tar_files import members
+from goal.storage.tables import column_names, read_columns
 
 _LISTS = (".csv", ".txt", ".parquet")
 _COLUMNS = ("file", "path", "image", "filename", "file_name")
 _MOST_MEMBER_BYTES = 1_000_000_000
-_MOST_LIST_BYTES = 8_000_000_000
+_READING = Budget(_MOST_MEMBER_BYTES)  # of files that are held in memory to be decoded
+_HERE = frozenset({"file", "local", "memory", "zip", "tar", "dir"})
 
 
-def open_images(places: Sequence[Path | str], reporter: Reporter) -> ImageSet:
-    """Open all images that the places hold, in order."""
+def open_images(
+    places: Sequence[Path | str], reporter: Reporter, download: bool = False
+) -> ImageSet:
+    """Open all images that the places hold, in order.
+
+    Args:
+        places: Folders, files, lists, tar shards, datasets or addresses.
+        reporter: Told how far it has come.
+        download: Whether addresses may be asked that are not on this machine.
+    """
     if not places:
         raise GoalError("Give at least one folder or file of images.")
-    return _joined([_open(place, reporter) for place in places])
+    return _joined([_open(place, reporter, download) for place in places])
 
 
-def _open(place: Path | str, reporter: Reporter) -> ImageSet:
+def _open(place: Path | str, reporter: Reporter, download: bool) -> ImageSet:
     if "://" in str(place):
+        _require_asked(str(place), download)
         return _at_address(str(place))
     path = Path(place)
     if path.suffix.lower() == ".tar" and path.is_file():
@@ -64,21 +77,29 @@ class ReadImages:
         self.labels: IntArray = np.zeros(len(names), np.int64)
 
     @abstractmethod
+    def size(self, index: int) -> int:
+        """Bytes of the image file."""
+
+    @abstractmethod
     def content(self, index: int) -> bytes:
         """Bytes of the image file, or raise an `OSError`."""
 
     def image(self, index: int) -> Image.Image:
         """Decode the image, or raise an error that names it."""
-        try:
-            return decode(io.BytesIO(self._bytes(index)))
-        except UnreadableImage as error:
-            raise UnreadableImage(self.names[index], error.reason) from error
+        with _READING.holding(self.size(index)):
+            try:
+                return decode(io.BytesIO(self._bytes(index)))
+            except UnreadableImage as error:
+                raise UnreadableImage(self.names[index], error.reason) from error
 
     def digest(self, index: int) -> bytes:
         """Hash of the file's bytes."""
-        return hashlib.sha256(self._bytes(index)).digest()[:DIGEST_BYTES]
+        with _READING.holding(self.size(index)):
+            return hashlib.sha256(self._bytes(index)).digest()[:DIGEST_BYTES]
 
     def _bytes(self, index: int) -> bytes:
+        if self.size(index) > _MOST_MEMBER_BYTES:
+            raise UnreadableImage(self.names[index], f"larger than {_MOST_MEMBER_BYTES:,} bytes")
         try:
             return self.content(index)
         except Exception as error:  # stores at addresses raise errors of their own
@@ -90,8 +111,6 @@ class ReadImages:
 
 def _listed(path: Path) -> list[Path]:
     """Files that a list names; relative ones lie beside the list."""
-    if path.stat().st_size > _MOST_LIST_BYTES:
-        raise GoalError(f"{file_name(path)} is too large for a list of files.")
     readers: dict[str, Callable[[Path], list[str]]] = {
         ".csv": _csv_column,
         ".parquet": _parquet_column,
@@ -102,23 +121,16 @@ def _listed(path: Path) -> list[Path]:
 
 def _csv_column(path: Path) -> list[str]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            rows = csv.DictReader(stream)
-            column = _choose(rows.fieldnames or [], path)
-            return [row[column] for row in rows if row[column]]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        rows = csv.DictReader(io.StringIO(text_of(path), newline=""))
+        column = _choose(rows.fieldnames or [], path)
+        return [row[column] for row in rows if row[column]]
+    except csv.Error as error:
         raise GoalError(f"Cannot read {file_name(path)}: {error}.") from error
 
 
 def _parquet_column(path: Path) -> list[str]:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        column = _choose(pyarrow.parquet.read_schema(path).names, path)
-        values = pyarrow.parquet.read_table(path, columns=[column]).column(column).to_pylist()
-    except (OSError, pyarrow.ArrowException) as error:
-        raise GoalError(f"Cannot read {file_name(path)} as a table: {error}.") from error
+    column = _choose(column_names(path, given=True), path)
+    values = read_columns(path, [column], given=True)[column].to_pylist()
     return [str(value) for value in values if value]
 
 
@@ -143,39 +155,38 @@ class TarImages(ReadImages):
         self._path = path
         self._spans = spans
 
+    def size(self, index: int) -> int:
+        """Bytes of one member."""
+        return self._spans[index][1]
+
     def content(self, index: int) -> bytes:
         """Bytes of one member."""
         offset, size = self._spans[index]
-        with self._path.open("rb") as stream:
+        with opened_file(self._path) as stream:
             stream.seek(offset)
             return stream.read(size)
 
 
 def _in_tar(path: Path) -> ImageSet:
-    names, spans, skipped = [], [], []
+    names, spans = [], []
     try:
-        with tarfile.open(path, "r:") as archive:
-            for member in archive:
-                if not member.isfile() or not member.name.lower().endswith(IMAGE_SUFFIXES):
-                    continue
-                name = f"{file_name(path)}/{visible(member.name)}"
-                if member.size > _MOST_MEMBER_BYTES:
-                    skipped.append((name, f"larger than {_MOST_MEMBER_BYTES:,} bytes"))
-                    continue
-                names.append(name)
-                spans.append((member.offset_data, member.size))
-    except (OSError, tarfile.TarError) as error:
+        with opened_file(path) as stream:
+            for _, member in members(stream):
+                if member.isfile() and member.name.lower().endswith(IMAGE_SUFFIXES):
+                    names.append(f"{file_name(path)}/{visible(member.name)}")
+                    spans.append((member.offset_data, member.size))
+    except (OSError, tarfile.TarError, ValueError, EOFError) as error:
         raise GoalError(
             f"Cannot read {file_name(path)} as an uncompressed tar file: {error}."
         ) from error
-    return ImageSet(TarImages(path, names, spans), names, list(range(len(names))), skipped)
+    return ImageSet(TarImages(path, names, spans), names, list(range(len(names))), [])
 
 
 # -- Hugging Face datasets ------------------------------------------------------------------------
 
 
 class DatasetImages:
-    """A column of images of a Hugging Face dataset."""
+    """A column of images of a Hugging Face dataset, not yet decoded."""
 
     def __init__(self, column: Any, names: Sequence[str]) -> None:
         self._column = column
@@ -185,9 +196,16 @@ class DatasetImages:
     def image(self, index: int) -> Image.Image:
         """Decode the image, or raise an error that names it."""
         try:
-            return upright_rgb(self._column[index])
-        except Exception as error:  # Pillow's readers raise almost anything on damaged bytes
+            entry = self._column[index]
+            content, path = entry["bytes"], entry["path"]
+        except Exception as error:  # the library raises almost anything on damaged files
             raise UnreadableImage(self._names[index], explain(error)) from error
+        if content is None and (path is None or "://" in path or "::" in path):
+            raise UnreadableImage(self._names[index], "it is not on this machine")
+        try:
+            return decode(path if content is None else io.BytesIO(content))
+        except UnreadableImage as error:
+            raise UnreadableImage(self._names[index], error.reason) from error
 
     def digest(self, index: int) -> bytes:
         """Hash of size and pixels."""
@@ -202,13 +220,20 @@ def _in_dataset(folder: Path) -> ImageSet:
         raise GoalError(
             f"{file_name(folder)} is a Hugging Face dataset: pip install 'goal-cgcd[datasets]'."
         ) from None
-    found = datasets.load_from_disk(str(folder))
-    columns = [name for name, kind in found.features.items() if isinstance(kind, datasets.Image)]
-    if not columns:
-        raise GoalError(f"{file_name(folder)} has no column of images.")
+    try:
+        found = datasets.load_from_disk(str(folder))
+        kinds = found.features.items()
+        columns = [name for name, kind in kinds if isinstance(kind, datasets.Image)]
+        if not columns:
+            raise GoalError(f"{file_name(folder)} has no column of images.")
+        # The library would decode any format, and fetch what is named by an address.
+        column = found.cast_column(columns[0], datasets.Image(decode=False))[columns[0]]
+    except GoalError:
+        raise
+    except Exception as error:  # the library raises almost anything on damaged files
+        raise GoalError(f"Cannot read the dataset {file_name(folder)}: {explain(error)}") from error
     names = [f"{file_name(folder)}/{index}" for index in range(len(found))]
-    images = DatasetImages(found[columns[0]], names)
-    return ImageSet(images, names, list(range(len(names))), [])
+    return ImageSet(DatasetImages(column, names), names, list(range(len(names))), [])
 
 
 # -- addresses ------------------------------------------------------------------------------------
@@ -217,10 +242,15 @@ def _in_dataset(folder: Path) -> ImageSet:
 class AddressImages(ReadImages):
     """Files of an object store, through fsspec."""
 
-    def __init__(self, system: Any, paths: list[str]) -> None:
-        super().__init__([visible(path) for path in paths])
+    def __init__(self, system: Any, sizes: Mapping[str, int]) -> None:
         self._system = system
-        self._paths = paths
+        self._paths = list(sizes)
+        self._sizes = list(sizes.values())
+        super().__init__([visible(path) for path in self._paths])
+
+    def size(self, index: int) -> int:
+        """Bytes of one file, as its store has it."""
+        return self._sizes[index]
 
     def content(self, index: int) -> bytes:
         """Bytes of one file, if it is not too large."""
@@ -231,21 +261,38 @@ class AddressImages(ReadImages):
         return found
 
 
+def _require_asked(address: str, download: bool) -> None:
+    """Raise an error for an address on the network that nobody asked to go to."""
+    parts = [part.partition("://")[0] for part in address.split("::")]
+    if not download and not _HERE.issuperset(parts):
+        raise GoalError(
+            f"{visible(address)} is on the network, and nothing was fetched because this command "
+            "was not asked to: give --download."
+        )
+
+
 def _at_address(address: str) -> ImageSet:
     import fsspec
 
     try:
         system, root = fsspec.core.url_to_fs(address)
-        paths = sorted(system.find(root)) if system.isdir(root) else [root]
+        sizes = {path: int(facts["size"] or 0) for path, facts in _listing(system, root).items()}
     except ImportError as error:
         raise GoalError(f"{visible(address)} needs a package more: {error}.") from None
     except Exception as error:  # each store raises errors of its own
         raise GoalError(f"Cannot list {visible(address)}: {explain(error)}.") from error
-    found = [path for path in paths if path.lower().endswith(IMAGE_SUFFIXES)]
+    found = {path: sizes[path] for path in sorted(sizes) if path.lower().endswith(IMAGE_SUFFIXES)}
     if not found:
         raise GoalError(f"There are no images at {visible(address)}.")
     images = AddressImages(system, found)
     return ImageSet(images, list(images.names), list(range(len(found))), [])
+
+
+def _listing(system: Any, root: str) -> dict[str, Any]:
+    """Every file at or below an address, with what its store says of it."""
+    if system.isdir(root):
+        return dict(system.find(root, detail=True))
+    return {root: system.info(root)}
 
 
 # -- several places -------------------------------------------------------------------------------

@@ -9,13 +9,16 @@ pixels beyond the range of 16 bits, which have no agreed white.
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from io import BufferedReader
+from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from goal.common.errors import GoalError
 from goal.common.escaping import file_name
+from goal.storage import files
 
 DECODING = 2
 """Changes whenever the same file may give other pixels: a part of every file's digest."""
@@ -38,9 +41,27 @@ class UnreadableImage(GoalError):
         self.reason = reason
 
 
-def opened(path: object) -> Image.Image:
-    """Read the header of an image file in one of `FORMATS`; nothing of it is decoded yet."""
-    return Image.open(path, formats=FORMATS)  # type: ignore[arg-type]
+@contextmanager
+def opened(path: object) -> Iterator[Image.Image]:
+    """Read the header of an image file in one of `FORMATS`; nothing of it is decoded yet.
+
+    Args:
+        path: A path, or a file that is open already.
+    """
+    with ExitStack() as stack:
+        is_path = isinstance(path, str | os.PathLike)
+        stream = stack.enter_context(opened_file(Path(path))) if is_path else path  # type: ignore[arg-type]
+        yield stack.enter_context(Image.open(stream, formats=FORMATS))  # type: ignore[arg-type]
+
+
+def opened_file(path: Path) -> BufferedReader:
+    """Open an image file; what a name may stand for besides, such as a pipe, is not waited for."""
+    try:
+        return files.opened(path, given=True)
+    except GoalError as error:
+        cause = error.__cause__
+        why = explain(cause) if isinstance(cause, Exception) else "not a regular file"
+        raise UnreadableImage(path, why) from error
 
 
 def decode(path: object, near: int | None = None) -> Image.Image:

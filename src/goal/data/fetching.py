@@ -26,12 +26,12 @@ import pooch
 from goal.common.errors import GoalError
 from goal.common.progress import Reporter
 from goal.data.images import DataSettings
+from goal.data.tar_files import members
 from goal.storage.locks import waiting_for
 
 CHUNK_BYTES = 1 << 20
 MAX_BYTES = 8 << 30
 MAX_FILES = 2_000_000
-MAX_HEADER_BYTES = 1 << 20
 TIMEOUT_SECONDS = 60.0
 _DAMAGE = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, LZMAError),
@@ -235,36 +235,9 @@ def unpack(archive: Path, target: Path, max_bytes: int = MAX_BYTES) -> None:
 
 def _unpack_tar(archive: Path, target: Path, allowance: "_Allowance") -> None:
     with gzip.open(archive) as unzipped:
-        stream = _Headers(unzipped)
-        with tarfile.open(fileobj=stream, mode="r:") as opened:  # type: ignore[call-overload]
-            for member in opened:
-                stream.left = None
-                allowance.spend(member.name, member.isdir() or member.isreg(), member.size)
-                opened.extract(member, target, set_attrs=False, filter="data")
-                stream.left = MAX_HEADER_BYTES
-
-
-class _Headers:
-    """A tar stream whose headers are bounded: tarfile would read a name of any length at once.
-
-    `left` is what may still be read up to the next member; None while its content is read.
-    """
-
-    def __init__(self, stream: gzip.GzipFile) -> None:
-        self._stream = stream
-        self.left: int | None = MAX_HEADER_BYTES
-        self.seek, self.tell = stream.seek, stream.tell
-
-    def read(self, size: int) -> bytes:
-        """Read, unless that is more than a header may have."""
-        if self.left is not None:
-            self.left -= size
-            if self.left < 0:
-                limit = f"{MAX_HEADER_BYTES:,} bytes"
-                raise GoalError(
-                    f"The archive holds a name or header of more than {limit}: refused."
-                )
-        return self._stream.read(size)
+        for opened, member in members(unzipped):
+            allowance.spend(member.name, member.isdir() or member.isreg(), member.size)
+            opened.extract(member, target, set_attrs=False, filter="data")
 
 
 def _unpack_zip(archive: Path, target: Path, allowance: "_Allowance") -> None:

@@ -15,7 +15,7 @@ from pydantic import Field
 from goal.common.arrays import IntArray
 from goal.common.progress import Reporter
 from goal.common.section import Section
-from goal.data.decoding import DECODING, UnreadableImage, decode, explain
+from goal.data.decoding import DECODING, UnreadableImage, decode, explain, opened_file
 
 DIGEST_BYTES = 16
 
@@ -121,7 +121,7 @@ def content_digest(images: Images, index: int) -> bytes:
         return images.digest(index)
     path = images.paths[index]
     try:
-        with path.open("rb") as stream:
+        with opened_file(path) as stream:
             return hashlib.file_digest(stream, "sha256").digest()[:DIGEST_BYTES]
     except OSError as error:
         raise UnreadableImage(path, explain(error)) from error

@@ -10,9 +10,11 @@ import numpy as np
 from goal.common.errors import GoalError
 from goal.common.escaping import file_name
 from goal.data.images import FileImages
+from goal.storage.files import read_text
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 
+MOST_LIST_BYTES = 2 << 30
 HIDDEN = "a hidden folder: its name begins with a dot"
 
 
@@ -60,12 +62,14 @@ def collect(paths_of: Mapping[int, Sequence[Path]]) -> FileImages:
     return FileImages(paths, np.array(labels, dtype=np.int64))
 
 
+def text_of(path: Path) -> str:
+    """A text file that a person or a dataset names; never a pipe, a device or a vast file."""
+    return read_text(path, MOST_LIST_BYTES, given=True).removeprefix("\ufeff")
+
+
 def lines_of(path: Path) -> list[str]:
     """Lines of a text file without surrounding blanks; empty ones are left out."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise GoalError(f"Cannot read {path}: {error}.") from error
+    text = text_of(path)
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

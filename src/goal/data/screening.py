@@ -33,7 +33,7 @@ def screen_below(place: Path, reporter: Reporter) -> Screened:
     """Screen a file, or everything below a folder, sorted by path; hidden files do not count."""
     if not place.exists():
         raise GoalError(f"There is no file or folder {file_name(place)}.")
-    if place.is_file():
+    if not place.is_dir():
         return screen([place], reporter)
     unlisted: list[tuple[Path, str]] = []
     found = screen(sorted(_files_below(place, unlisted)), reporter)

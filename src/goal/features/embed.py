@@ -125,7 +125,7 @@ def embed_parts(
                     if result is not None
                 ]
                 if read_here:
-                    yield _features(read_here, store, embedder)
+                    yield _finite(_features(read_here, store, embedder), lost)
         finally:
             for future in upcoming:
                 future.cancel()
@@ -147,6 +147,18 @@ def _features(
         assert store is not None
         features[known] = store.features(store.find([digests[row] for row in known]))
     return Part(positions, digests, features)
+
+
+def _finite(part: Part, lost: dict[int, str]) -> Part:
+    """Leave out images for which the backbone gives no numbers."""
+    good = np.isfinite(part.features).all(axis=1)
+    if good.all():
+        return part
+    for row in np.flatnonzero(~good).tolist():
+        lost[part.positions[row]] = "the backbone gives no finite numbers for it"
+    kept = np.flatnonzero(good).tolist()
+    positions, digests = part.positions, part.digests
+    return Part([positions[at] for at in kept], [digests[at] for at in kept], part.features[kept])
 
 
 @torch.no_grad()

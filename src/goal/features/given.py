@@ -16,16 +16,19 @@ from PIL import Image
 
 from goal.common.arrays import IntArray
 from goal.common.errors import GoalError
-from goal.common.escaping import file_name
+from goal.common.escaping import file_name, visible
 from goal.data.decoding import UnreadableImage
 from goal.data.images import DIGEST_BYTES, Images, Subset
 from goal.data.listing import lines_of
 from goal.data.own_images import ImageSet
-from goal.features.origin import GIVEN, Origin
+from goal.features.origin import GIVEN, MOST_WIDTH, Origin
 from goal.features.store import FeatureStore, is_store
+from goal.storage.archives import array_names, mapped_array, read_arrays
+from goal.storage.tables import allowance, column_names, read_columns
 
 SUFFIXES = (".npy", ".npz", ".parquet")
 _MOST_BYTES = 64_000_000_000
+_ROWS = 65_536  # looked through together
 _FEATURES = ("feature", "features", "embedding", "embeddings", "X")
 _LABELS = ("label", "labels", "class", "y")
 _NAMES = ("name", "names", "file", "path", "id", "key")
@@ -75,12 +78,9 @@ def is_features(place: Path) -> bool:
 
 
 def _has_features(path: Path) -> bool:
-    import pyarrow
-    import pyarrow.parquet
-
     try:
-        return any(name in _FEATURES for name in pyarrow.parquet.read_schema(path).names)
-    except (OSError, pyarrow.ArrowException):
+        return any(name in _FEATURES for name in column_names(path, given=True))
+    except GoalError:
         return False
 
 
@@ -114,15 +114,23 @@ def feature_set(
             f"{what} must be numbers of shape (images, width); given: {array.dtype} of shape "
             f"{array.shape}."
         )
+    if array.shape[1] > MOST_WIDTH:
+        raise GoalError(f"{what}: {array.shape[1]:,} numbers each are more than {MOST_WIDTH:,}.")
     array = array.astype(np.float32, copy=False) if array.dtype != np.float16 else array
-    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
-    if len(bad):
-        raise GoalError(f"{what}: row {bad[0]} holds a number that is not finite. Leave it out.")
+    for start in range(0, len(array), _ROWS):
+        bad = np.flatnonzero(~np.isfinite(array[start : start + _ROWS]).all(axis=1))
+        if len(bad):
+            raise GoalError(
+                f"{what}: row {start + bad[0]} holds a number that is not finite. Leave it out."
+            )
     for column, given in (("names", names), ("labels", labels)):
         if given is not None and len(given) != len(array):
             raise GoalError(f"{what}: {len(given)} {column} for {len(array)} features.")
     width = array.shape[1]
-    shown = [f"row {row}" for row in range(len(array))] if names is None else list(map(str, names))
+    if names is None:
+        shown = [f"row {row}" for row in range(len(array))]
+    else:
+        shown = [visible(str(name)) for name in names]
     made = origin or Origin(backbone=GIVEN, fingerprint=f"given-{width}", reads=GIVEN, width=width)
     images = FeatureImages(array, [_digest(row) for row in array], made)
     texts = None if labels is None else [str(label) for label in labels]
@@ -136,7 +144,7 @@ def _named(images: FeatureImages, names: Sequence[str]) -> ImageSet:
 def read_labels(path: Path, count: int) -> list[str]:
     """Read one label per feature: a ``.npy`` file, or a text file with one per line."""
     if path.suffix.lower() == ".npy":
-        labels = [str(label) for label in _load_array(path).tolist()]
+        labels = [str(label) for label in _column(mapped_array(path, given=True), path)]
     else:
         labels = lines_of(path)
     if len(labels) != count:
@@ -162,65 +170,68 @@ def _class_folders(names: Sequence[str]) -> list[str] | None:
 _Read = tuple[Any, Sequence[str] | None, Sequence[Any] | None]
 
 
-def _load_array(path: Path) -> Any:
-    try:
-        return np.load(path, allow_pickle=False, mmap_mode="r")
-    except (OSError, ValueError, EOFError) as error:
-        raise GoalError(f"Cannot read {file_name(path)} as an array: {error}.") from error
-
-
 def _read_npy(path: Path) -> _Read:
-    return _load_array(path), None, None
+    return mapped_array(path, given=True), None, None
 
 
 def _read_npz(path: Path) -> _Read:
-    import zipfile
-
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > _MOST_BYTES:
-                raise GoalError(f"{file_name(path)} unpacks to more than {_MOST_BYTES:,} bytes.")
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files if name in _KNOWN}
-            listed = arrays.files
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise GoalError(f"Cannot read {file_name(path)} as arrays: {error}.") from error
+    most = allowance(path.stat().st_size)
+    found = read_arrays(path, most, given=True, wanted=_KNOWN)
     features = _first(found, _FEATURES)
     if features is None:
+        listed = ", ".join(map(visible, array_names(path, given=True)))
         raise GoalError(
-            f"{file_name(path)} holds {', '.join(listed) or 'nothing'}; expected an array called "
+            f"{file_name(path)} holds {listed or 'nothing'}; expected an array called "
             f"one of: {', '.join(_FEATURES)}."
         )
     names, labels = _first(found, _NAMES), _first(found, _LABELS)
-    return features, None if names is None else names.tolist(), _listed(labels)
+    return (
+        features,
+        None if names is None else _column(names, path),
+        None if labels is None else _column(labels, path),
+    )
+
+
+def _column(values: npt.NDArray[Any], path: Path) -> list[Any]:
+    """One value for each feature."""
+    if values.ndim != 1:
+        raise GoalError(
+            f"{file_name(path)}: names and labels are one per feature; given: an array of shape "
+            f"{values.shape}."
+        )
+    return list(values.tolist())
 
 
 def _read_parquet(path: Path) -> _Read:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        schema = pyarrow.parquet.read_schema(path)
-        columns = [name for name in schema.names if name in _KNOWN]
-        table = pyarrow.parquet.read_table(path, columns=columns)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise GoalError(f"Cannot read {file_name(path)} as a table: {error}.") from error
-    found = {name: table.column(name).combine_chunks() for name in columns}
+    listed = column_names(path, given=True)
+    found = read_columns(path, [name for name in listed if name in _KNOWN], given=True)
     features = _first(found, _FEATURES)
     if features is None:
         raise GoalError(
-            f"{file_name(path)} has the columns {', '.join(schema.names)}; expected a column of "
-            f"lists of numbers called one of: {', '.join(_FEATURES)}."
+            f"{file_name(path)} has the columns {', '.join(map(visible, listed))}; expected a "
+            f"column of lists of numbers called one of: {', '.join(_FEATURES)}."
         )
-    flat = features.flatten().to_numpy(zero_copy_only=False) if _is_list(features) else None
-    if flat is None or len(flat) % len(features) or features.null_count:
-        raise GoalError(f"{file_name(path)}: features must be lists of equally many numbers.")
     names, labels = _first(found, _NAMES), _first(found, _LABELS)
     return (
-        flat.reshape(len(features), -1),
+        _table_of(features, path),
         None if names is None else [str(name) for name in names.to_pylist()],
         None if labels is None else labels.to_pylist(),
     )
+
+
+def _table_of(lists: Any, path: Path) -> npt.NDArray[Any]:
+    """A column of lists as an array (N, D)."""
+    import pyarrow
+    from pyarrow import compute
+
+    lengths = compute.list_value_length(lists) if _is_list(lists) and len(lists) else None
+    if lengths is None or lists.null_count or len(compute.unique(lengths)) != 1:
+        raise GoalError(f"{file_name(path)}: features must be lists of equally many numbers.")
+    try:
+        flat = lists.flatten().to_numpy(zero_copy_only=False)
+    except pyarrow.ArrowException as error:
+        raise GoalError(f"Cannot read {file_name(path)} as a table: {error}.") from error
+    return np.asarray(flat.reshape(len(lists), -1))
 
 
 _KNOWN = frozenset({*_FEATURES, *_LABELS, *_NAMES})
@@ -239,7 +250,3 @@ def _is_list(column: Any) -> bool:
 
 def _first(found: dict[str, Any], wanted: Sequence[str]) -> Any:
     return next((found[name] for name in wanted if name in found), None)
-
-
-def _listed(values: Any) -> list[Any] | None:
-    return None if values is None else list(values.tolist())

@@ -42,11 +42,11 @@ def open_labelled(place: Path, labels: Path | None, reporter: Reporter) -> Label
     return Labelled(given.images, numbers.astype(np.int64), classes.tolist())
 
 
-def open_given(places: Sequence[str], reporter: Reporter) -> ImageSet:
-    """Open images, or one set of features."""
+def open_given(places: Sequence[str], reporter: Reporter, download: bool = False) -> ImageSet:
+    """Open images, or one set of features; the network is asked only with `download`."""
     features = [place for place in places if "://" not in place and is_features(Path(place))]
     if not features:
-        return open_images(places, reporter)
+        return open_images(places, reporter, download)
     if len(places) > 1:
         raise GoalError("Give one set of features at a time, and no images beside it.")
     return read_features(Path(features[0])).images

@@ -5,6 +5,8 @@ from pydantic import Field
 from goal.common.errors import GoalError
 from goal.common.section import Section
 
+MOST_WIDTH = 65_536
+MOST_SIDE = 8_192
 GIVEN = "given features"
 
 
@@ -22,8 +24,8 @@ class Origin(Section):
     backbone: str
     fingerprint: str
     reads: str
-    width: int = Field(gt=0)
-    image_size: int | None = Field(default=None, gt=0)
+    width: int = Field(gt=0, le=MOST_WIDTH)
+    image_size: int | None = Field(default=None, gt=0, le=MOST_SIDE)
 
 
 def require_origin(found: Origin, wanted: Origin, what: str) -> None:

@@ -12,6 +12,7 @@ Shapes: N images, D features.
 
 import hashlib
 import io
+import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +24,7 @@ from pydantic import Field
 
 from goal.common.arrays import IntArray
 from goal.common.errors import GoalError
-from goal.common.escaping import file_name
+from goal.common.escaping import file_name, visible
 from goal.common.section import Section
 from goal.data.images import DIGEST_BYTES
 from goal.features.origin import Origin, require_origin
@@ -31,6 +32,7 @@ from goal.storage import files
 from goal.storage.folders import walk
 from goal.storage.manifest import Findings, facts
 from goal.storage.seal import read_sealed, write_sealed
+from goal.storage.tables import read_columns
 
 FORMAT = 1
 CONTENTS = "features.json"
@@ -71,6 +73,7 @@ class FeatureStore:
         """Open the store in `folder`, made if need be; an error if it is of another origin."""
         if not is_store(folder):
             folder.mkdir(parents=True, exist_ok=True)
+            _require_empty(folder)
             _write(folder, _Contents(origin=origin))
         store = cls(folder)
         require_origin(store.origin, origin, f"The features in {file_name(folder)}")
@@ -116,8 +119,9 @@ class FeatureStore:
 
     def features(self, rows: IntArray | None = None) -> HalfArray:
         """Features of the given rows, or of all, (N, D)."""
-        total = len(self)
-        wanted = np.arange(total) if rows is None else np.asarray(rows)
+        for shard in self._contents.shards:
+            self._require_size(shard)  # before room is made for all of them
+        wanted = np.arange(len(self)) if rows is None else np.asarray(rows)
         found = np.empty((len(wanted), self.origin.width), np.float16)
         start = 0
         for shard in self._contents.shards:
@@ -129,21 +133,33 @@ class FeatureStore:
 
     def _column(self, shard: _Shard, name: str) -> Any:
         """One column of a shard, as numpy or, for names, as a list."""
-        import pyarrow
-        import pyarrow.parquet
-
+        self._require_size(shard)
         path = self.folder / shard.name
-        try:
-            column = pyarrow.parquet.read_table(path, columns=[name]).column(name).combine_chunks()
-        except (OSError, KeyError, pyarrow.ArrowException) as error:
-            raise GoalError(f"Cannot read {file_name(path)}: {error}. {_ADVICE}") from error
-        if len(column) != shard.rows:
-            raise GoalError(f"{file_name(path)} is damaged: not {shard.rows} rows. {_ADVICE}")
+        column = read_columns(path, [name])[name]
+        if len(column) != shard.rows or column.null_count:
+            raise _damaged(path, f"its column {name} does not have {shard.rows} values")
         if name == "name":
-            return column.to_pylist()
+            return [visible(str(text)) for text in column.to_pylist()]
         if name == "digest":
-            return np.frombuffer(b"".join(column.to_pylist()), dtype=f"V{DIGEST_BYTES}")
-        return column.flatten().to_numpy(zero_copy_only=False).reshape(shard.rows, -1)
+            found = [bytes(one) for one in column.to_pylist()]
+            if {len(one) for one in found} != {DIGEST_BYTES}:
+                raise _damaged(path, f"not every digest has {DIGEST_BYTES} bytes")
+            return np.frombuffer(b"".join(found), dtype=f"V{DIGEST_BYTES}")
+        features = column.flatten().to_numpy(zero_copy_only=False)
+        width = self.origin.width
+        if features.dtype != np.float16 or len(features) != shard.rows * width:
+            raise _damaged(path, f"its features are not {width} numbers of 16 bits each")
+        if not np.isfinite(features).all():
+            raise _damaged(path, "some of its features are not finite numbers")
+        return features.reshape(shard.rows, width)
+
+    def _require_size(self, shard: _Shard) -> None:
+        """Raise an error unless a shard has the size it is listed with, and room for its rows."""
+        path = self.folder / shard.name
+        with files.opened(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
+        if size != shard.bytes or shard.rows * self.origin.width * 2 > size:
+            raise _damaged(path, f"{size:,} bytes are not those of {shard.rows:,} features")
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -182,6 +198,10 @@ class FeatureStore:
                 found.problems.append(f"{path} has changed since it was written.")
 
 
+def _damaged(path: Path, why: str) -> GoalError:
+    return GoalError(f"{file_name(path)} is damaged: {why}. {_ADVICE}")
+
+
 def is_store(folder: Path) -> bool:
     """Whether a folder is a feature store."""
     return (folder / CONTENTS).is_file()
@@ -197,6 +217,17 @@ def verify_all(folder: Path, found: Findings) -> None:
             FeatureStore(path.parent).check(found)
         except GoalError as error:
             found.problems.append(str(error))
+
+
+def _require_empty(folder: Path) -> None:
+    """Raise an error if a folder that is to become a store holds what is not a store's."""
+    names = sorted(path.name for path in folder.iterdir())
+    others = [name for name in names if name != ".lock" and not files.is_leftover(name)]
+    if others:
+        raise GoalError(
+            f"{file_name(folder)} is not empty and no feature store (there is "
+            f"{visible(others[0])}). Choose another folder."
+        )
 
 
 def _write(folder: Path, contents: _Contents) -> None:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from goal.backbone.names import DEFAULT_EMBEDDER
 from goal.common.errors import GoalError
 from goal.common.escaping import file_name
 from goal.common.progress import Reporter
@@ -36,7 +37,8 @@ class Goal(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Args:
         method: Method, see ``goal list methods``.
-        backbone: Hub id, transformers folder, DINO ``.pth`` file, or ``digits-vit``.
+        backbone: Hub id, transformers folder, DINO ``.pth`` file, or ``digits-vit``
+            (docs/backbones.md compares some).
         random_state: Seed; the same seed gives the same model.
         device: Where to compute: cpu, cuda, ...
         settings: Any other settings, as in recipes: ``{"training": {"stage_epochs": 10}}``.
@@ -67,7 +69,7 @@ class Goal(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         method: str = DEFAULT_MODEL_METHOD,
-        backbone: str = "facebook/dino-vitb16",
+        backbone: str = DEFAULT_EMBEDDER,
         random_state: int = 0,
         device: str = "cpu",
         settings: Mapping[str, Any] | None = None,

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet
 
 from goal.common.arrays import BoolArray
 from goal.models.classes import Roster
 from goal.models.predictions import NONE, UNKNOWN
 from goal.models.store import StageRecord, Store
+from goal.storage.tables import read_columns
 
 
 def whole_numbers(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -62,9 +62,8 @@ def stage_classes(store: Store, records: Sequence[StageRecord]) -> list[int]:
     """Class id of each image of the last stage, as the stage's own table has it."""
     step = next(record.step for record in reversed(records) if record.kind != "extend")
     store.require_intact(step, "predictions.parquet")
-    with (store.path(step) / "predictions.parquet").open("rb") as stream:
-        table = pyarrow.parquet.read_table(stream, columns=["class_id"])
-    return [int(id) for id in table["class_id"].to_pylist()]
+    found = read_columns(store.path(step) / "predictions.parquet", ["class_id"])
+    return [int(id) for id in found["class_id"].to_pylist()]
 
 
 def _number(name: str) -> int | None:

@@ -16,8 +16,9 @@ from PIL import Image
 from safetensors import SafetensorError
 from torch import Tensor
 
-from goal.backbone.load import quiet_transformers
+from goal.backbone.pretrained import offline, quiet_transformers
 from goal.common.errors import GoalError
+from goal.data.listing import text_of
 from goal.numerics.clustering import assign
 
 PROMPTS = ("a photo of a {}.", "a picture of a {}.", "an image of a {}.")
@@ -49,7 +50,7 @@ class Clip:
                 f"here, and give its path."
             )
         try:
-            with quiet_transformers():
+            with quiet_transformers(), offline():
                 config = transformers.AutoConfig.from_pretrained(
                     folder, local_files_only=True, trust_remote_code=False
                 )
@@ -100,10 +101,10 @@ class Clip:
 def read_names(path: Path) -> list[str]:
     """Read candidate names, one per line; ``#`` starts a comment, repeated names count once."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = text_of(path).splitlines()
+    except GoalError as error:
         raise GoalError(
-            f"Cannot read the candidate names in {path}: {error}. Give a text file, one per line."
+            f"Cannot read the candidate names in {path}: {error} Give a text file, one per line."
         ) from error
     names = list(dict.fromkeys(filter(None, (line.split("#", 1)[0].strip() for line in lines))))
     if not names:

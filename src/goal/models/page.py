@@ -1,12 +1,12 @@
 """A model as a page: its classes with pictures of each, its stages, and what to do next."""
 
 import base64
-import binascii
 import hashlib
 import io
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from goal.data.decoding import UnreadableImage, decode
 from goal.data.own_images import ImageSet
 from goal.evaluation.chosen import MAX_CLASSES, PER_ROW, evenly
 from goal.models.classes import KnownClass, Roster
+from goal.models.gallery import Gallery, Row, read_gallery
 from goal.models.nearness import drawing, nearness
 from goal.models.predictions import Predictions
 from goal.models.records import PAGE
@@ -30,10 +31,12 @@ from goal.pages.galleries import Card, Picture, gallery_data, thumbnail
 from goal.pages.html import render
 from goal.storage import files
 from goal.storage.seal import seal_page
+from goal.storage.tables import read_columns
 
 _ROWS = {"most": "most confident", "least": "least confident"}
 _KINDS = {"fit": "learned from labels", "discover": "discovered", "extend": "vertices added"}
 _STATE = "<meta name='goal-state' content='{}'>"
+_NO_ROWS: tuple[int, Mapping[Row, list[list[str]]]] = (0, {})
 _HEAD = 4096  # bytes of a page within which its state stands
 
 
@@ -75,22 +78,26 @@ def _thumbnail(given: ImageSet, index: int) -> bytes | None:
 
 def stage_pictures(store: Store, record: StageRecord) -> dict[str, list[Image.Image]]:
     """The most confident images of a stage's classes, by class id."""
-    import pyarrow.parquet
-
     folder = store.path(record.step)
-    stored = files.read_json(folder / "gallery.json")
-    with (folder / "predictions.parquet").open("rb") as stream:
-        names = pyarrow.parquet.read_table(stream, columns=["file"])["file"].to_pylist()
+    stored = read_gallery(folder)
+    names = read_columns(folder / "predictions.parquet", ["file"])["file"].to_pylist()
     found: dict[str, list[Image.Image]] = {}
-    for key, rows in stored["classes"].items():
-        found[key] = []
-        for index, _ in rows["most"]:
-            try:
-                found[key].append(decode(Path(names[int(index)])))
-            except UnreadableImage:  # moved since, or never a file
-                thumb = binascii.a2b_base64(stored["thumbnails"][index])
-                found[key].append(Image.open(io.BytesIO(thumb)))
+    for key, rows in stored.classes.items():
+        shown = [_shown(stored, names, index) for index, _ in rows.get("most", [])]
+        found[key] = [image for image in shown if image is not None]
     return found
+
+
+def _shown(stored: Gallery, names: Sequence[str | None], index: str) -> Image.Image | None:
+    """An image of a gallery: its file; or its thumbnail, if it has moved or never was a file."""
+    name = names[int(index)] if int(index) < len(names) else None
+    with suppress(UnreadableImage):
+        if name is not None:
+            return decode(Path(name))
+    with suppress(UnreadableImage):
+        if (thumb := stored.thumbnail(index)) is not None:
+            return decode(io.BytesIO(thumb))
+    return None
 
 
 def _caption(predictions: Predictions, index: int) -> str:
@@ -223,34 +230,33 @@ class _Shelf:
 
     def __init__(self, store: Store, records: Sequence[StageRecord], roster: Roster) -> None:
         self._records, self._roster = records, roster
-        self._rows: dict[int, tuple[int, dict[str, Any]]] = {}  # class id: step, rows of pictures
-        self._thumbnails: dict[str, str] = {}
+        self._rows: dict[
+            int, tuple[int, Mapping[Row, list[list[str]]]]
+        ] = {}  # class id: step, rows of pictures
+        self._thumbnails: dict[str, bytes] = {}
         for record in records:
             path = store.path(record.step) / "gallery.json"
             if record.kind == "extend" or not path.exists():
                 continue
-            stored = files.read_json(path)
-            self._rows |= {
-                int(key): (record.step, rows) for key, rows in stored.get("classes", {}).items()
-            }
+            stored = read_gallery(path.parent)
+            self._rows |= {int(key): (record.step, rows) for key, rows in stored.classes.items()}
             self._thumbnails |= {
-                f"{record.step}/{key}": text for key, text in stored.get("thumbnails", {}).items()
+                f"{record.step}/{key}": thumb
+                for key in stored.thumbnails
+                if (thumb := stored.thumbnail(key)) is not None
             }
 
     def gallery(self, classes: Sequence[KnownClass]) -> dict[str, Any]:
         """One card for each class, what was merged into it included."""
         cards = [self._card(known) for known in classes]
         keys = {p.key for card in cards for row in card.rows.values() for p in row}
-        thumbnails = {
-            key: binascii.a2b_base64(self._thumbnails[key])
-            for key in sorted(keys & self._thumbnails.keys())
-        }
+        thumbnails = {key: self._thumbnails[key] for key in sorted(keys & self._thumbnails.keys())}
         return gallery_data(cards, thumbnails)
 
     def _card(self, known: KnownClass) -> Card:
         rows: dict[str, list[Picture]] = {}
         for id in (known.id, *known.merged):
-            step, stored = self._rows.get(id, (0, {}))
+            step, stored = self._rows.get(id, _NO_ROWS)
             origin = "" if id == known.id else f", merged from {self._roster.names[id]}"
             for row, listed in stored.items():
                 if listed:

@@ -13,12 +13,16 @@ import pyarrow.parquet
 
 from goal.backbone.tokens import TokenSource
 from goal.common.arrays import BoolArray, IntArray
+from goal.common.errors import GoalError
+from goal.common.escaping import file_name
 from goal.data.own_images import ImageSet
 from goal.models.predictions import NONE, Predictions
 from goal.models.store import StageRecord, Store
 from goal.models.waiting import NOTHING, Waiting, parquet, unsure_of
+from goal.storage.tables import column_names, read_columns
 
 IMAGES = "images.parquet"
+_LEARNED = ("digest", "class_id", "confidence", "second", "second_confidence")
 
 
 class Learned(NamedTuple):
@@ -187,12 +191,14 @@ def learned_images(store: Store, records: Iterable[StageRecord]) -> dict[bytes, 
         if not path.exists():
             continue
         store.require_intact(record.step, IMAGES)
-        with path.open("rb") as stream:
-            rows = pyarrow.parquet.read_table(stream).to_pydict()
+        wanted = [name for name in column_names(path) if name in _LEARNED]
+        rows = {name: column.to_pylist() for name, column in read_columns(path, wanted).items()}
         none = [NONE] * len(rows["digest"])  # of before second-best classes were noted
         second, less = rows.get("second", none), rows.get("second_confidence", [0.0] * len(none))
         columns = (rows["class_id"], rows["confidence"], second, less)
         for digest, *row in zip(rows["digest"], *columns, strict=True):
+            if not all(type(id) is int and NONE <= id < record.num_seen for id in row[::2]):
+                raise GoalError(f"{file_name(path)} is damaged: it has a class that is not there.")
             if row[0] != NONE:
                 found[digest] = Learned(record.index, *row)
     return found

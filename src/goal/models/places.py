@@ -46,14 +46,19 @@ def model_around(path: Path) -> Path | None:
     return None
 
 
-def writable(path: Path, force: bool) -> Path:
-    """Return where to write a file, or raise an error if something there would be lost."""
-    model = model_around(path)
+def outside_models(path: Path) -> None:
+    """Raise an error if a file or folder to be written is, or would be, in a model folder."""
+    model = model_around(path / "inside")
     if model is not None:
         raise GoalError(
             f"{file_name(path)} lies in the model folder {file_name(model)}, which holds the "
             "model's own files only. Choose another place."
         )
+
+
+def writable(path: Path, force: bool) -> Path:
+    """Return where to write a file, or raise an error if something there would be lost."""
+    outside_models(path)
     if os.path.lexists(path) and not force:
         raise GoalError(f"{file_name(path)} exists. Choose another name, or give --force.")
     return path

@@ -10,7 +10,7 @@ Shapes: N images, D features.
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,12 @@ import pyarrow.parquet
 
 from goal.backbone.tokens import TokenSource
 from goal.common.arrays import BoolArray
+from goal.common.errors import GoalError
+from goal.common.escaping import file_name
 from goal.data.own_images import ImageSet
 from goal.features.source import FeatureSource
 from goal.models.store import Store
+from goal.storage.tables import read_columns
 
 UNSURE = "unsure.parquet"
 PATIENCE = 10  # stages after which an image that nothing came to join is given up
@@ -115,21 +118,19 @@ def waiting_in(store: Store) -> Waiting:
     if not stages or not stages[-1].unsure:
         return NOTHING
     store.require_intact(stages[-1].step, UNSURE)
-    with (store.path(stages[-1].step) / UNSURE).open("rb") as stream:
-        return _read(pyarrow.parquet.read_table(stream))
+    return _read(store.path(stages[-1].step) / UNSURE)
 
 
-def _read(table: Any) -> Waiting:
-    plain = table.drop_columns(["feature"]).to_pydict()
-    features = table.column("feature").combine_chunks()
-    flat = features.flatten().to_numpy(zero_copy_only=False)
-    return Waiting(
-        plain["file"],
-        plain["path"],
-        plain["digest"],
-        plain["since"],
-        flat.reshape(len(features), -1).astype(np.float32),
+def _read(path: Path) -> Waiting:
+    found = read_columns(path, ["file", "path", "digest", "since", "feature"])
+    names, places, digests, since = (
+        found[name].to_pylist() for name in ("file", "path", "digest", "since")
     )
+    flat = found["feature"].flatten().to_numpy(zero_copy_only=False)
+    even = bool(names) and len(flat) and not len(flat) % len(names)
+    if not even or flat.dtype != np.float32 or not np.isfinite(flat).all() or None in names:
+        raise GoalError(f"{file_name(path)} is damaged. Restore it from a copy of the model.")
+    return Waiting(names, places, digests, since, flat.reshape(len(names), -1))
 
 
 def features_of(tokens: TokenSource) -> npt.NDArray[np.float32]:

@@ -22,6 +22,7 @@ from pydantic import Field
 from goal.common.arrays import BoolArray, IntArray
 from goal.common.errors import GoalError
 from goal.common.section import Section
+from goal.data.listing import text_of
 
 UNUSED = -1
 """Target of a class that no stage introduces."""
@@ -334,10 +335,10 @@ def _list_file(name: str) -> Path:
 
 def _read_ids(path: Path) -> list[int]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = text_of(path).splitlines()
+    except GoalError as error:
         raise GoalError(
-            f"Cannot read base_list {path}: {error}. Give a shipped list (cub-ssb), or a text file "
+            f"Cannot read base_list {path}: {error} Give a shipped list (cub-ssb), or a text file "
             "with one class id per line."
         ) from error
     ids = []

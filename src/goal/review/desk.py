@@ -7,6 +7,7 @@ model was at one moment, kept until the folder changes, by whomever.
 import hashlib
 import io
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,13 +28,14 @@ from goal.models.store import Store
 from goal.review.actions import Action, available, perform
 from goal.review.closeness import Closeness
 from goal.review.inbox import Card, inbox
-from goal.review.listing import Listing, read_listing
+from goal.review.listing import Listing, read_listing, relisted
 from goal.review.plane import Plane, plane_of
 from goal.review.thumbnails import Thumbnails
 
 MOST_ROWS = 600
 _PATIENCE = 20.0  # seconds that a change waits for one from another window
-_KEPT = ("closeness", "plane")  # of a view, as long as the images are the same
+_READING_FEATURES = threading.Lock()
+_KEPT = ("_closeness", "plane")  # of a view, as long as the images are the same
 
 
 class Conflict(GoalError):
@@ -54,9 +56,14 @@ class View:
     listing: Listing
     store: Store
 
-    @cached_property
+    @property
     def closeness(self) -> Closeness | None:
-        """Features of the images, if the model keeps them."""
+        """Features of the images, if the model keeps them; read once, however many ask."""
+        with _READING_FEATURES:
+            return self._closeness
+
+    @cached_property
+    def _closeness(self) -> Closeness | None:
         return Closeness.of(self.store, self.listing)
 
     @cached_property
@@ -67,7 +74,8 @@ class View:
     @cached_property
     def cards(self) -> list[Card]:
         """What to decide, first things first."""
-        decided = {int(id) for id in self.roster.judgement.names}
+        judged = self.roster.judgement
+        decided = {*map(int, judged.names), *map(int, judged.made), *judged.confirmed}
         return inbox(self.roster, self.listing, decided)
 
     def ordered(self, id: int, order: str) -> IntArray:
@@ -133,10 +141,17 @@ class Desk:
 
     def _read(self, now: str, before: View | None) -> View:
         store, records, roster = self._model.store, self._model.records, self._model.roster
-        view = View(now, records, roster, read_listing(store, records, roster.owner), store)
-        if before is not None and before.listing.digests == view.listing.digests:
-            vars(view).update({key: vars(before)[key] for key in _KEPT if key in vars(before)})
+        if before is None or before.records != records:
+            listing = read_listing(store, records, roster.owner)
+            return View(now, records, roster, listing, store)
+        view = View(now, records, roster, relisted(before.listing, roster.owner), store)
+        vars(view).update({key: vars(before)[key] for key in _KEPT if key in vars(before)})
         return view
+
+    def warm(self) -> None:
+        """Read what the first screens need, while the browser is still opening."""
+        with suppress(GoalError, OSError):
+            _ = self.view().plane
 
     def state(self) -> dict[str, Any]:
         """What every screen needs: classes, what is to be decided, what can be done."""
@@ -269,13 +284,9 @@ class Desk:
                     "the command line. Nothing was done: look, and do it again."
                 )
             perform(self._model, view.roster, wanted)
-            return {"done": self._said(wanted), "state": self.state()}
+            return {"done": self._entries()[-1]["said"], "state": self.state()}
         finally:
             self._writing.release()
-
-    def _said(self, wanted: Action) -> str:
-        entries = self._entries()
-        return str(entries[-1]["said"]) if entries and wanted.kind != "undo" else "undone"
 
 
 def _features(view: View) -> Closeness:
@@ -295,7 +306,7 @@ def _class(view: View, id: int, size: int) -> dict[str, Any]:
         "stage": known.stage,
         "size": size,
         "merged": [{"id": other, "name": view.roster.names[other]} for other in known.merged],
-        "named": str(id) in view.roster.judgement.names,
+        "confirmed": id in view.roster.judgement.confirmed,
     }
 
 

@@ -1,22 +1,20 @@
 """All images that a model has learned, as the page lists them: by class, in some order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow
-import pyarrow.parquet
 
 from goal.common.arrays import IntArray
 from goal.common.errors import GoalError
 from goal.models.piles import IMAGES
 from goal.models.records import StageRecord
 from goal.models.store import Store
-from goal.storage import files
+from goal.storage.tables import column_names, read_columns
 
 FloatColumn = npt.NDArray[np.float64]
 BoolColumn = npt.NDArray[np.bool_]
@@ -31,7 +29,8 @@ class Listing:
         places: Where its file was, as far as anybody knows.
         digests: What each is known by.
         stage: The stage that learned it.
-        ids: Its class; -1 for none of them.
+        found: The class it came out as; -1 for none of them.
+        ids: The class it counts as.
         confidence: How sure that is.
         second: The class it is next to; -1 where nobody knows.
         margin: How far apart these two are.
@@ -43,6 +42,7 @@ class Listing:
     places: list[str]
     digests: list[bytes]
     stage: IntArray
+    found: IntArray
     ids: IntArray
     confidence: FloatColumn
     second: IntArray
@@ -79,22 +79,36 @@ def read_listing(store: Store, records: Sequence[StageRecord], owner: Sequence[i
     """The images of all stages under the classes that they count as."""
     parts = [_part(store, record) for record in records if record.kind != "extend"]
     rows = {key: [value for part in parts for value in part[key]] for key in _COLUMNS}
-    ids = np.array([owner[id] for id in rows["class_id"]], np.int64)
+    count = len(rows["digest"])
+    found = np.array(rows["class_id"], np.int64)
     confidence = np.array(rows["confidence"], np.float64)
     return Listing(
-        rows["file"],
-        rows["place"],
-        rows["digest"],
-        np.array(rows["stage"], np.int64),
-        ids,
-        confidence,
-        np.full(len(ids), -1),
-        confidence,
-        np.zeros(len(ids), np.bool_),
-        np.zeros(len(ids), np.bool_),
+        names=rows["file"],
+        places=rows["place"],
+        digests=rows["digest"],
+        stage=np.array(rows["stage"], np.int64),
+        found=found,
+        ids=_owned(found, owner),
+        confidence=confidence,
+        second=np.full(count, -1),
+        margin=confidence,
+        unknown=np.zeros(count, np.bool_),
+        answered=np.zeros(count, np.bool_),
     )
 
 
+def relisted(listing: Listing, owner: Sequence[int]) -> Listing:
+    """The same images after classes were merged or parted."""
+    again = replace(listing, ids=_owned(listing.found, owner))
+    vars(again)["row_of"] = listing.row_of
+    return again
+
+
+def _owned(found: IntArray, owner: Sequence[int]) -> IntArray:
+    return np.asarray([*owner, -1], np.int64)[found]
+
+
+_STORED = ("file", "path", "digest", "class_id", "confidence")
 _COLUMNS = ("file", "place", "digest", "stage", "class_id", "confidence")
 
 
@@ -103,12 +117,11 @@ def _part(store: Store, record: StageRecord) -> dict[str, list[Any]]:
     path = store.path(record.step) / IMAGES
     if not path.exists():
         return {key: [] for key in _COLUMNS}
-    try:
-        with files.opened(path) as stream:
-            rows = pyarrow.parquet.read_table(stream).to_pydict()
-        places = rows.get("path", rows["file"])
-    except (KeyError, pyarrow.ArrowException) as error:
-        raise GoalError(f"{path} is damaged: {error}. `goal verify` says more.") from error
+    wanted = [name for name in column_names(path) if name in _STORED]
+    rows = {name: column.to_pylist() for name, column in read_columns(path, wanted).items()}
+    if missing := sorted({*_STORED} - {"path"} - rows.keys()):
+        raise GoalError(f"{path} is damaged: no column {missing[0]}. `goal verify` says more.")
+    places = rows.get("path", rows["file"])
     source, names = Path(record.source or ""), rows["file"]
     listed = [
         str(source / place) if place else name for place, name in zip(places, names, strict=True)

@@ -1,6 +1,7 @@
 """The server of the page: on this machine only, at a port of its own, until it is stopped."""
 
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from goal.review.desk import Desk
 from goal.review.guard import Guard
 from goal.review.originals import Originals
 from goal.review.routes import application
+from goal.review.service import Service
+from goal.review.service import application as predicting
 from goal.review.session import Session
 from goal.review.thumbnails import Thumbnails
 
@@ -41,16 +44,46 @@ def review(desk: Desk, model: Path, port: int | None, announce: Callable[[str], 
         port: The port; None for that of last time if it is free, or else any.
         announce: Told the address, which opens the page once.
     """
+    app, held, address = prepared(desk, model, port)
+    threading.Thread(target=desk.warm, daemon=True).start()
+    announce(address)
+    serve(app, held)
+
+
+def prepared(desk: Desk, model: Path, port: int | None) -> tuple[ASGIApp, socket.socket, str]:
+    """The guarded page, an open socket for it, and the address that opens it once."""
     session = Session(model)
     held = _listening(session.port if port is None else port, port is None)
     here = held.getsockname()[1]
     session.at(here)
-    announce(f"http://{HOST}:{here}/?token={session.token}")
-    serve(Guard(application(desk), here, session), held)
+    address = f"http://{HOST}:{here}/?token={session.token}"
+    return Guard(application(desk), here, session), held, address
+
+
+def serve_model(model: Model, port: int | None, announce: Callable[[str], None]) -> None:
+    """Answer predictions over HTTP until it is stopped.
+
+    Args:
+        model: The model.
+        port: The port; any if there is none.
+        announce: Told the address.
+    """
+    service = Service(model)
+    service.warm()
+    held = _listening(port or 0, other_will_do=False)
+    here = held.getsockname()[1]
+    announce(f"http://{HOST}:{here}")
+    serve(Guard(predicting(service), here), held)
 
 
 def serve(app: ASGIApp, held: socket.socket) -> None:
     """Answer requests at an open socket until Ctrl-C or SIGTERM."""
+    with held:
+        uvicorn_server(app).run(sockets=[held])
+
+
+def uvicorn_server(app: ASGIApp) -> uvicorn.Server:
+    """A server of HTTP/1.1 that says little, believes no proxy and bounds what it holds."""
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -64,8 +97,7 @@ def serve(app: ASGIApp, held: socket.socket) -> None:
         timeout_graceful_shutdown=3,
         limit_concurrency=256,
     )
-    with held:
-        uvicorn.Server(config).run(sockets=[held])
+    return uvicorn.Server(config)
 
 
 def _listening(port: int, other_will_do: bool) -> socket.socket:
@@ -73,11 +105,12 @@ def _listening(port: int, other_will_do: bool) -> socket.socket:
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         held.bind((HOST, port))
+        held.listen()  # from here on the port is taken
     except OSError as error:
+        held.close()
         if not other_will_do:
-            held.close()
             raise GoalError(
                 f"Port {port} cannot be used ({error.strerror}). Give another, or none."
             ) from error
-        held.bind((HOST, 0))
+        return _listening(0, other_will_do=False)
     return held

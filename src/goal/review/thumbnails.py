@@ -11,9 +11,6 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-import pyarrow
-import pyarrow.parquet
-
 from goal.common.errors import GoalError
 from goal.data.decoding import UnreadableImage, decode
 from goal.models.piles import IMAGES
@@ -22,6 +19,7 @@ from goal.models.store import Store
 from goal.pages.galleries import thumbnail
 from goal.review.originals import Originals
 from goal.storage import files
+from goal.storage.tables import read_columns
 
 SIDE = 192
 LARGE_SIDE = 1280
@@ -118,10 +116,9 @@ def _gallery_of(store: Store, record: StageRecord) -> dict[str, bytes]:
     try:
         stored = files.read_json(folder / "gallery.json").get("thumbnails", {})
         table = IMAGES if record.kind == "fit" else "predictions.parquet"
-        with files.opened(folder / table) as stream:
-            listed = pyarrow.parquet.read_table(stream, columns=["file"])["file"].to_pylist()
+        listed = read_columns(folder / table, ["file"])["file"].to_pylist()
         pairs = [(int(key), binascii.a2b_base64(text)) for key, text in stored.items()]
-    except (GoalError, OSError, ValueError, KeyError, AttributeError, pyarrow.ArrowException):
+    except (GoalError, OSError, ValueError, KeyError, AttributeError):
         return {}
     return {listed[at]: content for at, content in pairs if 0 <= at < len(listed)}
 

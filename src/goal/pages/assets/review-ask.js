@@ -21,7 +21,16 @@ const SHUT = "goal review was started anew. Open the address that it printed in 
 
 export async function ask(path, given = {}) {
   const words = new URLSearchParams(given).toString();
-  return told(fetch(words ? `${path}?${words}` : path, { credentials: "same-origin" }));
+  const content = await told(fetch(words ? `${path}?${words}` : path, { credentials: "same-origin" }));
+  if (model.state && content.version && path !== "/api/state" && content.version !== model.state.version && !busy) await renew();
+  return content;
+}
+
+// The model has changed beside this page: several questions may notice, one asks how it is now.
+let renewing = null;
+function renew() {
+  renewing ??= refresh().finally(() => { renewing = null; });
+  return renewing;
 }
 
 export async function send(path, body, type = "application/json") {
@@ -66,12 +75,9 @@ export async function refresh() {
 async function look() {
   if (!document.hidden) {
     try {
-      const { version } = await ask("/api/version");
-      if (!model.state || version !== model.state.version) {
-        const known = Boolean(model.state);
-        await refresh();
-        if (known && !busy) say("The model was changed elsewhere; this is how it is now.");
-      }
+      const before = model.state.version;
+      await ask("/api/version");
+      if (before !== model.state.version && !busy && !place.querySelector("button")) say("The model was changed elsewhere; this is how it is now.");
       warn(null);
     } catch (error) { warn(error.message); }
   }
@@ -82,7 +88,7 @@ document.addEventListener("visibilitychange", () => { if (!document.hidden) chec
 export async function check() {
   try {
     const { version } = await ask("/api/version");
-    if (!model.state || version !== model.state.version) await refresh();
+    if (version !== model.state.version) await renew();
     warn(null);
   } catch (error) { warn(error.message); }
 }

@@ -35,7 +35,7 @@ export class Map_ {
     const held = this.data.images;
     if (!held) { this.note.textContent = "There is no map: the model keeps no features of its images."; this.pick.hidden = true; return; }
     const shown = held.length < this.data.all ? `${held.length.toLocaleString("en")} of ${counted(this.data.all, "image", "images")}` : counted(held.length, "image", "images");
-    this.note.textContent = `${shown} on the plane in which their features vary most (${Math.round(100 * this.data.explained)}% of it).`;
+    this.note.textContent = `${shown} on the plane in which the classes differ most (${Math.round(100 * this.data.explained)}% of what there is to see).`;
     const present = [...new Set(this.data.classes)].sort((a, b) => a - b);
     this.pick.replaceChildren(el("option", { value: -2, text: "Select a class …" }), ...present.map((id) => el("option", { value: id, text: nameOf(id) })));
     if (this.rows.length) this.choose(new Set(this.rows.map((row) => row.id)));
