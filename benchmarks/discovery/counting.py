@@ -33,8 +33,10 @@ class Pile:
 
     def sizes(self) -> IntArray:
         """Images of each new class."""
-        least = max(1, self.images // 10) if self.uneven and self.new > 1 else self.images
-        return np.geomspace(least, self.images, max(1, self.new))[: self.new].round().astype(int)
+        if not self.new:
+            return np.zeros(0, np.int64)
+        least = max(1, self.images // 10) if self.uneven else self.images
+        return np.geomspace(self.images, least, self.new).round().astype(np.int64)[::-1]
 
 
 class Pool:
