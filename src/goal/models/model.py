@@ -26,6 +26,7 @@ from goal.learning.trainer import EpochRecord
 from goal.methods.base import LabelledStage, Stage
 from goal.models.classes import Roster, class_names
 from goal.models.looking import look_banked
+from goal.models.nearness import NEAR, places_of
 from goal.models.opened import OpenModel
 from goal.models.origins import on_features
 from goal.models.page import pictures
@@ -313,6 +314,7 @@ class Model(OpenModel):
             **contents,
             "predictions.csv": table.csv(),
             "predictions.parquet": table.parquet(),
+            NEAR: places_of(learner.counter.means, learner.counter.within_class.within_DD),
             IMAGES: images_table(work, found),
             "skipped.csv": skipped_csv(images.skipped),
             "gallery.json": json.dumps(
