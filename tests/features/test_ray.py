@@ -5,7 +5,6 @@ import signal
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from PIL import Image
 
@@ -58,13 +57,3 @@ def test_two_workers_one_of_which_dies_give_the_features_of_one_process(tmp_path
     rows = several.find(alone.digests())
     assert len(alone) == len(several) == 149 and (rows >= 0).all()
     assert np.array_equal(alone.features(), several.features(rows))
-
-    def looked_at(workers: int) -> npt.NDArray[np.float32]:
-        """As `goal predict` looks at images: nothing is kept."""
-        bank = FeatureBank(
-            origin_of(embedder), tmp_path / "none", lambda: embedder, Reporter(), workers
-        )
-        found = list(bank.passing(ImageSet(plain, names, list(range(150)), []), {}))
-        return np.concatenate([tokens.cls.numpy() for tokens in found])
-
-    assert np.array_equal(looked_at(2), looked_at(0)) and not (tmp_path / "none").exists()
