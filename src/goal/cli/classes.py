@@ -8,10 +8,11 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from goal.cli.common import console
-from goal.cli.model import Force, ModelPath, open_folder, refresh, say, writable
+from goal.cli.model import Force, ModelPath, open_folder, open_model, refresh, say, writable
 from goal.common.errors import GoalError
 
 if TYPE_CHECKING:
+    from goal.models.folder import ModelFolder
     from goal.models.nearness import Nearness  # numpy: not for help
 
 
@@ -133,7 +134,7 @@ def undo(number: int | None = None, /, *, model: ModelPath, stage: bool = False)
         model: The model folder.
         stage: Take back the last stage, with every correction of its classes made since.
     """
-    say(open_folder(model).undo(number, stage))
+    say(_undoing(model).undo(number, stage))
 
 
 def redo(*, model: ModelPath) -> None:
@@ -142,7 +143,13 @@ def redo(*, model: ModelPath) -> None:
     Args:
         model: The model folder.
     """
-    say(open_folder(model).redo())
+    say(_undoing(model).redo())
+
+
+def _undoing(model: Path) -> "ModelFolder":
+    """A model that is to be changed; one that counts its images anew if they were corrected."""
+    opened = open_folder(model)
+    return open_model(model) if opened.store.history().teaching else opened
 
 
 def show(
