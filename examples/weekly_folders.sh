@@ -60,7 +60,6 @@ head -n 4 "$work/predictions.csv"
 
 goal undo --model "$model"                                # the merge,
 goal undo --model "$model"                                # then week 2: back to the end of week 1
-goal undo 4 --model "$model"                              # and one by its number: the teaching alone
 goal predict "$work"/week-1/scan-000*.png --model "$model"
 goal export --model "$model" --onnx "$work/model.onnx"
 goal show --model "$model"
