@@ -12,7 +12,7 @@ from typing import Any
 
 from cyclopts import App
 
-from goal.cli import classes, experiments, images, model, pictures, review, tools
+from goal.cli import classes, decisions, experiments, hub, images, model, pictures, review, tools
 from goal.cli.common import console, ending, errors, rank
 from goal.common.errors import GoalError
 
@@ -43,6 +43,12 @@ app.command(classes.classes)
 app.command(classes.rename)
 app.command(classes.merge)
 app.command(classes.unmerge)
+app.command(decisions.move)
+app.command(decisions.reject)
+app.command(decisions.confirm)
+app.command(decisions.split)
+app.command(decisions.junk)
+app.command(decisions.teach)
 app.command(classes.history)
 app.command(classes.undo)
 app.command(classes.redo)
@@ -51,6 +57,8 @@ app.command(review.review)
 app.command(review.serve)
 app.command(model.extend_vertices)
 app.command(model.export)
+app.command(hub.push)
+app.command(hub.pull)
 app.command(classes.suggest_names)
 app.command(tools.doctor)
 

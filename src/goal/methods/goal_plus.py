@@ -119,8 +119,15 @@ class GoalPlus(Method):
         return torch.cat(parts)
 
     def _unit(self, tokens: Tokens) -> Tensor:
-        features = self.tail(tokens)
+        return self._sized(self.tail(tokens))
+
+    def _sized(self, features: Tensor) -> Tensor:
         return F.normalize(features, dim=1) if self.settings.unit_length else features
+
+    @torch.no_grad()
+    def deciding(self, features: Tensor) -> Sequence[Tensor]:
+        """What decides, of frozen features as the backbone gives them."""
+        return self._all(self._sized(features.to(device_of(self))))
 
     @torch.no_grad()
     def infer(self, tokens: Tokens) -> Outputs:
@@ -139,6 +146,11 @@ class GoalPlus(Method):
     def strangeness(self, scores: Tensor) -> Tensor | None:
         """Share of known images that are as strange as each image, or more."""
         return self.memory.strangeness(scores)
+
+    @property
+    def usual_gap(self) -> float:
+        """How far apart labelled images usually are."""
+        return float(self.memory.gap)
 
     @classmethod
     def carried_over(cls, state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -23,7 +23,14 @@ from goal.common.escaping import file_name
 from goal.common.progress import Reporter
 from goal.data.own_images import gather
 from goal.models.classes import KnownClass
-from goal.models.labels import class_labels, stage_classes, whole_numbers, with_unknown
+from goal.models.hub import pull
+from goal.models.labels import (
+    class_labels,
+    name_of,
+    stage_classes,
+    whole_numbers,
+    with_unknown,
+)
 from goal.models.model import AUTO, Model
 from goal.models.places import copy_model, model_files
 from goal.models.predictions import NONE
@@ -209,15 +216,14 @@ class Goal(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._fitted().merge(self._named(keep), [self._named(other) for other in others])
         return self
 
-    def unmerge(self, name: str) -> Self:
-        """Let a merged class stand for itself again."""
-        self._fitted().unmerge(name)
+    def unmerge(self, name: str | int) -> Self:
+        """Let a merged class stand for itself again: its name, or the number that it had."""
+        self._fitted().unmerge(self._named(name))
         return self
 
     def _named(self, given: str | int) -> str:
-        """The name of a class that is given by name, or as `classes_` has it."""
-        listed = self.classes_.tolist()
-        return str(self.class_names_[listed.index(given)]) if given in listed else str(given)
+        """The name of a class that is given by name, or as `classes_` has or had it."""
+        return name_of(self._fitted().roster, self._fitted().records, given)
 
     def undo(self, stage: bool = False) -> Self:
         """Take back the last action, or the last stage with the corrections of its classes."""
@@ -274,14 +280,45 @@ class Goal(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Store(Path(folder)).require()
         copy = TemporaryDirectory(prefix="goal-")
         copy_model(Path(folder), Path(copy.name))
-        model = Model(Path(copy.name), device=device, backbone=backbone, download=download)
+        return cls._opened(copy, device, backbone, download)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str,
+        device: str = "cpu",
+        *,
+        backbone: str | None = None,
+        download: bool = True,
+    ) -> Self:
+        """Read a model that `goal push` wrote.
+
+        Args:
+            source: ``user/name`` on the hub, or a folder.
+            device: Where to compute.
+            backbone: Where the backbone is, if it is no public one.
+            download: Whether model and backbone may be fetched, if they are not on this machine.
+        """
+        folder = TemporaryDirectory(prefix="goal-")
+        pull(source, Path(folder.name), download=download)
+        return cls._opened(folder, device, backbone, download)
+
+    @classmethod
+    def _opened(
+        cls,
+        folder: "TemporaryDirectory[str]",
+        device: str,
+        backbone: str | None,
+        download: bool,
+    ) -> Self:
+        model = Model(Path(folder.name), device=device, backbone=backbone, download=download)
         settings = model.settings
         name = backbone or settings.backbone.name
         loaded = cls(settings.method.name, name, settings.seed, device, download=download)
         plain = settings.plain()
         loaded.settings = {key: plain[key] for key in ("transform", "bank", "training", "method")}
         loaded.settings["backbone"] = {**plain["backbone"], "name": name}
-        loaded._take(model, copy)
+        loaded._take(model, folder)
         return loaded
 
     def __getstate__(self) -> dict[str, Any]:
