@@ -157,14 +157,7 @@ class Store:
             raise GoalError(f"Cannot read {file_name(path)}: {error.strerror}.") from error
         same = (now.st_ino, now.st_size, now.st_mtime_ns)
         if step not in self._parsed or self._parsed[step][0] != same:
-            record = self._read_record(path, step)  # first: another format says so
-            try:
-                self.require_intact(step, path.name)
-            except GoalError:
-                if path.exists() and path.stat().st_ino == now.st_ino:
-                    raise
-                return self._record(step)  # another process has put another step there
-            self._parsed[step] = (same, record)
+            self._parsed[step] = (same, self._read_record(path, step))
         return self._parsed[step][1]
 
     def _read_record(self, path: Path, step: int) -> StageRecord:
