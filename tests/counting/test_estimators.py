@@ -128,6 +128,16 @@ def test_small_classes_are_no_ruler() -> None:
     assert float(within.gap) == pytest.approx(estimate_k.VALLEY * 3.2)
 
 
+def test_a_class_with_one_far_image_is_no_ruler() -> None:
+    """Two-means parts that image from all others, which shows no valley of any depth."""
+    features, labels = planted(dict.fromkeys(range(KNOWN), 60))
+    plain = float(measure_known(features, labels, KNOWN)[1].gap)
+    for label in range(2):
+        features[(labels == label).nonzero()[0, 0]] = -9 * features[labels == label].mean(dim=0)
+    gap = float(measure_known(features, labels, KNOWN)[1].gap)
+    assert gap > 0.5 * plain
+
+
 def test_the_halves_of_a_bell_are_as_deep_as_theory_says() -> None:
     """Each half of a normal has its mean sqrt(2/pi) from the middle, and variance 1 - 2/pi."""
     rng = torch.Generator().manual_seed(0)

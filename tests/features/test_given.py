@@ -10,6 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from goal.common.errors import GoalError
+from goal.features import given
 from goal.features.given import (
     FeatureImages,
     Given,
@@ -205,3 +206,11 @@ def test_labels_beside_an_array(tmp_path: Path) -> None:
 def test_equal_rows_have_equal_digests_and_no_others() -> None:
     digests = behind(feature_set(np.concatenate([VALUES, VALUES[:1]]))).digests
     assert digests[0] == digests[6] and len(set(digests)) == 6
+
+
+def test_a_bad_row_is_named_wherever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(given, "_ROWS", 4)
+    values = VALUES.copy()
+    values[5, 1] = np.inf
+    with pytest.raises(GoalError, match="row 5 holds"):
+        feature_set(values)

@@ -12,6 +12,8 @@ from sklearn.exceptions import NotFittedError
 from goal import Goal
 from goal.common.errors import GoalError
 from goal.models.model import Model
+from goal.models.settings import model_settings
+from goal.settings.recipes import read_recipe
 from tests.models.digit_folders import QUICK, held, screened, write_digits
 
 BASE = held(dict.fromkeys(range(4), range(10)))
@@ -107,3 +109,8 @@ def test_labels_must_match_and_bad_paths_are_handled(fitted: Goal, tmp_path: Pat
     assert goal.predict(paths[:1]).tolist() == ["zero"]
     with pytest.raises(GoalError, match=r"1 images cannot be read \(first: .*none\.png"):
         goal.predict(paths)
+
+
+def test_models_use_the_small_dinov2_and_experiments_the_papers_backbone() -> None:
+    assert Goal().backbone == model_settings().backbone.name == "facebook/dinov2-small"
+    assert read_recipe("cifar100/goal")["backbone"]["name"] == "facebook/dino-vitb16"

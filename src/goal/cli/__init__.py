@@ -12,7 +12,7 @@ from typing import Any
 
 from cyclopts import App
 
-from goal.cli import classes, experiments, images, model, pictures, review, tools
+from goal.cli import classes, experiments, hub, images, model, pictures, review, tools
 from goal.cli.common import console, ending, errors, rank
 from goal.common.errors import GoalError
 
@@ -51,6 +51,8 @@ app.command(review.review)
 app.command(review.serve)
 app.command(model.extend_vertices)
 app.command(model.export)
+app.command(hub.push)
+app.command(hub.pull)
 app.command(classes.suggest_names)
 app.command(tools.doctor)
 

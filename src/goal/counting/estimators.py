@@ -119,13 +119,12 @@ def measure_known(features_ND: Tensor, labels_N: Tensor, count: int) -> tuple[Te
     means = class_means(features, labels, count)
     centred = features - means[labels]
     sizes = torch.bincount(labels, minlength=count).double()
-    weights_N1 = 1 / (count * sizes[labels])[:, None]
-    within = (centred * weights_N1).T @ centred
+    within = (centred / (count * sizes[labels])[:, None]).T @ centred
     points_NR = features @ _axes(features, within)
-    classes = [points_NR[labels == label] for label in range(count)]
+    classes = (points_NR[labels == label] for label in range(count))
     halves = [_halves(points) for points in classes if len(points) >= LEAST]
-    # The lower quartile: a class that falls into parts by itself is no ruler.
-    gap = VALLEY * float(np.quantile(halves or [_USUAL_HALVES], 0.25))
+    # The lower quartile: a class that falls into parts by itself is no ruler; 0 is one far image.
+    gap = VALLEY * float(np.quantile([h for h in halves if h] or [_USUAL_HALVES], 0.25))
     return means.to(features_ND), WithinClass(within, torch.tensor(gap, dtype=torch.float64))
 
 

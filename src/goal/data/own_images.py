@@ -21,6 +21,7 @@ from goal.data.images import DIGEST_BYTES, FileImages, Images, Subset, content_d
 from goal.data.screening import Screened, screen
 
 _READERS = min(8, os.cpu_count() or 1)
+_PART = 64  # images that a thread looks at before it comes back for more
 _BLANK_BYTES = 65536  # more than a compressed picture of one colour usually takes
 
 
@@ -73,7 +74,12 @@ class ImageSet:
     def contents(self, lost: dict[int, str]) -> list[bytes]:
         """Digest of what each image holds; unreadable ones are entered in `lost`, by position."""
         with ThreadPoolExecutor(_READERS) as pool:
-            return list(pool.map(lambda index: self._content(index, lost), range(len(self))))
+            parts = pool.map(lambda part: [self._content(at, lost) for at in part], self._parts())
+            return [content for part in parts for content in part]
+
+    def _parts(self) -> list[range]:
+        """Positions in parts: handing each image to a thread by itself costs more than a hash."""
+        return [range(start, min(start + _PART, len(self))) for start in range(0, len(self), _PART)]
 
     def _content(self, index: int, lost: dict[int, str]) -> bytes:
         try:
@@ -88,8 +94,8 @@ class ImageSet:
         Files larger than such a picture usually is in a compressed format are not opened.
         """
         with ThreadPoolExecutor(_READERS) as pool:
-            found = pool.map(self._is_blank, range(len(self)))
-            return [name for name, blank in zip(self.names, found, strict=True) if blank]
+            parts = pool.map(lambda part: [at for at in part if self._is_blank(at)], self._parts())
+            return [self.names[at] for part in parts for at in part]
 
     def _is_blank(self, index: int) -> bool:
         try:

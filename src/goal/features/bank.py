@@ -81,9 +81,10 @@ class FeatureBank:
 
         An image that cannot be read is an error, unless `skipped` is there to take it.
         """
-        given = ImageSet(Subset(images, ids), [str(index) for index in ids], [], [])
-        if (known := self._known(given)) is not None:
+        wanted = Subset(images, ids)
+        if (known := self._known(wanted)) is not None:
             return FeatureSource(known)
+        given = ImageSet(wanted, [str(index) for index in ids], [], [])
         digests, lost, store = self._stored(given)
         if lost and skipped is None:
             position, reason = next(iter(lost.items()))
@@ -106,7 +107,7 @@ class FeatureBank:
 
     def passing(self, given: ImageSet, lost: dict[int, str]) -> Iterator[Tokens]:
         """Features of the readable images, batch by batch, in order; nothing is kept."""
-        if (known := self._known(given)) is not None:
+        if (known := self._known(given.images)) is not None:
             for start in range(0, len(known), _BATCH):
                 yield as_tokens(known[start : start + _BATCH])
             return
@@ -121,13 +122,13 @@ class FeatureBank:
         for part in found:
             yield as_tokens(part.features)
 
-    def _known(self, given: ImageSet) -> npt.NDArray[Any] | None:
+    def _known(self, images: Images) -> npt.NDArray[Any] | None:
         """Features that came as such, checked to be of the right origin."""
-        behind = known_features(given.images)
+        behind = known_features(images)
         if behind is None:
             return None
         require_origin(behind.origin, self.origin, "These features")
-        return np.asarray(behind.features[_positions(given.images)])
+        return np.asarray(behind.features[_positions(images)])
 
     def _parts(
         self, given: ImageSet, lost: dict[int, str], store: FeatureStore | None

@@ -28,6 +28,7 @@ from goal.storage.tables import allowance, column_names, read_columns
 
 SUFFIXES = (".npy", ".npz", ".parquet")
 _MOST_BYTES = 64_000_000_000
+_ROWS = 65_536  # looked through together
 _FEATURES = ("feature", "features", "embedding", "embeddings", "X")
 _LABELS = ("label", "labels", "class", "y")
 _NAMES = ("name", "names", "file", "path", "id", "key")
@@ -116,9 +117,12 @@ def feature_set(
     if array.shape[1] > MOST_WIDTH:
         raise GoalError(f"{what}: {array.shape[1]:,} numbers each are more than {MOST_WIDTH:,}.")
     array = array.astype(np.float32, copy=False) if array.dtype != np.float16 else array
-    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
-    if len(bad):
-        raise GoalError(f"{what}: row {bad[0]} holds a number that is not finite. Leave it out.")
+    for start in range(0, len(array), _ROWS):
+        bad = np.flatnonzero(~np.isfinite(array[start : start + _ROWS]).all(axis=1))
+        if len(bad):
+            raise GoalError(
+                f"{what}: row {start + bad[0]} holds a number that is not finite. Leave it out."
+            )
     for column, given in (("names", names), ("labels", labels)):
         if given is not None and len(given) != len(array):
             raise GoalError(f"{what}: {len(given)} {column} for {len(array)} features.")

@@ -25,7 +25,7 @@ from goal.data.images import Images
 from goal.distributed import agree, by_first
 from goal.learning.shared_base import SharedBase
 from goal.learning.trainer import EpochRecord, StageTrainer
-from goal.methods.base import LabelledStage, Method, Outputs, Stage, infer_all, restore
+from goal.methods.base import LabelledStage, Method, Outputs, Stage, classes_of, restore
 from goal.methods.registry import METHODS
 from goal.numerics.simplex import UNOWNED, VertexLedger
 from goal.settings.settings import Settings
@@ -164,7 +164,7 @@ class Learner:
         else:
             rng = stream(self.settings.seed, "note", stage.index)
             some = SomeTokens(stage.tokens, drawn(stage.tokens, _NOTED, rng))
-            classes = self.method.class_scores(infer_all(self.method, some)).argmax(dim=1)
+            classes = classes_of(self.method, some)
             self.counter.note_found(some, classes, stage.num_known)
         agree([self.counter.means])
 

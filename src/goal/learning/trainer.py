@@ -14,6 +14,7 @@ from torch import Tensor
 from goal.backbone.tail import Tail
 from goal.backbone.tokens import Tokens
 from goal.common.errors import GoalError
+from goal.common.process import keep_memory
 from goal.common.progress import Reporter
 from goal.distributed import Split, agree, average, split_work
 from goal.methods.base import Batch, LabelledBatch, LabelledStage, Method, Projector, Stage
@@ -43,6 +44,7 @@ class StageTrainer:
         """Train until the last epoch, calling `after_epoch` with the mean terms of each."""
         task = f"Stage {self.stage.index}: epochs"
         self._reporter = reporter
+        keep_memory()
         todo = range(self.epoch, self.stage.epochs)
         for epoch in reporter.track(todo, len(todo), task):
             self.method.begin_epoch(self.stage, epoch, self.rng)

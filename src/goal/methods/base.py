@@ -285,6 +285,16 @@ def infer_all(method: Method, tokens: TokenSource, batch_size: int = 512) -> Out
     return own.over(split.gather)
 
 
+@torch.no_grad()
+def classes_of(method: Method, tokens: TokenSource, batch_size: int = 512) -> Tensor:
+    """Best class of each image, by itself; of many images nothing else is held. Ranks share it."""
+    device = device_of(method)
+    split = Split(len(tokens))
+    parts = split.mine.split(batch_size)
+    scores = (method.class_scores(method.infer(tokens.clean(part).to(device))) for part in parts)
+    return split.gather(torch.cat([score.argmax(dim=1) for score in scores]))
+
+
 def restore(module: nn.Module, state: dict[str, Tensor]) -> None:
     """Load a state dict whose tensors may have other shapes than the module's (grown heads)."""
     expected = set(module.state_dict())

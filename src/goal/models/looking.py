@@ -20,7 +20,7 @@ from goal.features.bank import FeatureBank
 from goal.learning.learner import Learner
 from goal.methods.base import Outputs
 
-_BATCH = 512
+_BATCH = 2048
 _READERS = 8
 
 

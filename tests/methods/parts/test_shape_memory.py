@@ -1,11 +1,14 @@
 """Whitened spaces and the memory of shapes, against their definitions and scipy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from scipy.stats import multivariate_normal
 from torch import Tensor
 
+from goal.methods.parts import shape_memory
 from goal.methods.parts import whitening as whitening_module
 from goal.methods.parts.shape_memory import MOST, ShapeMemory
 from goal.methods.parts.whitening import Whitening, sphere_share
@@ -72,6 +75,44 @@ def test_scores_are_log_densities() -> None:
     constant = width * (np.log(2 * np.pi) + np.log(1 - share)) / 2
     found = memory(fresh).numpy() - constant
     assert np.allclose(found, np.stack(expected, axis=1), rtol=1e-5)
+
+
+def test_single_precision_is_exact_enough_whatever_is_looked_at_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Scores are softened by about a twentieth before they decide: a thousandth is far below."""
+    width, classes = 384, 5
+    samples = 3 * torch.randn(500, width, generator=seeded(), dtype=torch.float64)
+    memory = ShapeMemory(width, 0.03, rank=64)
+    shares = torch.eye(classes).repeat(100, 1)
+    memory.learn(samples, shares, torch.zeros(classes, width))
+    exact = memory(samples)
+    monkeypatch.setattr(shape_memory, "_ROOM", 7 * classes * 64)
+    found = memory(samples.float())
+    assert found.dtype == torch.float32 and exact.dtype == torch.float64
+    assert float((found - exact).abs().max()) < 1e-3 * 5
+    rounded = ShapeMemory(width, 0.03, rank=64)
+    rounded.learn(samples.float(), shares, torch.zeros(classes, width))
+    assert torch.allclose(rounded.means, memory.means, atol=1e-5)
+
+
+def test_nothing_as_large_as_a_stage_is_decomposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    plain = torch.linalg.eigh
+
+    def watched(square: Tensor) -> Any:
+        sizes.append(len(square))
+        return plain(square)
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a singular value decomposition")
+
+    monkeypatch.setattr(torch.linalg, "eigh", watched)
+    monkeypatch.setattr(torch.linalg, "svd", refused)
+    memory = ShapeMemory(6, 0.2, rank=4)
+    shares = torch.cat([torch.eye(3).repeat(1000, 1), torch.zeros(3000, 3)])
+    memory.learn(points(6000, 6), shares, torch.zeros(3, 6))
+    assert len(memory) == 3 and sizes == [6, 6, 6]
 
 
 def test_a_low_rank_keeps_the_largest_directions() -> None:

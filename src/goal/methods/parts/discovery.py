@@ -214,7 +214,7 @@ def _expect(
     rest = float((1 - prior_M.sum()).clamp_min(_RARE))
     joint_NM = prior_M.log() - torch.cdist(points_Nd, new_Md).square() / (2 * temperature)
     total_N = torch.logaddexp(known_N + np.log(rest), joint_NM.logsumexp(dim=1))
-    return (joint_NM - total_N[:, None]).exp(), float(total_N.sum())
+    return (joint_NM - total_N[:, None]).exp(), float(total_N.sum(dtype=torch.float64))
 
 
 def wariness(images_M: Tensor, caution: float) -> Tensor:

@@ -18,7 +18,6 @@ import math
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -101,7 +100,8 @@ class FeatureMemory(nn.Module):
         self.shapes = ShapeMemory(width, s.shape, min(s.shape_rank, width)).to(labels_N.device)
         self.known = self.known.new_zeros(0, self.looking.axes.shape[1])
         self.wary = self.wary.new_zeros(0)
-        self.learn(features, F.one_hot(labels_N, count).double())
+        shares_NK = torch.zeros(len(labels_N), count, device=labels_N.device)
+        self.learn(features, shares_NK.scatter_(1, labels_N[:, None], 1.0))
 
     def _held_out(
         self, features: Features, labels_N: Tensor, count: int, left: Tensor, out: Tensor
@@ -131,9 +131,10 @@ class FeatureMemory(nn.Module):
     def discover(self, features: Features, count: int, rng: torch.Generator) -> Found:
         """Find so many new classes, and remember them."""
         s = self.settings
+        points = self.looking(features[0])
         found = discover(
-            self.looking(features[0]),
-            self.known,
+            points,
+            self.known.to(points),
             count,
             temperature=s.temperature,
             parts=s.parts,
@@ -152,8 +153,9 @@ class FeatureMemory(nn.Module):
         `looking_Md` are their means where they were found; by default their images' means.
         """
         if looking_Md is None:
+            looking = self.looking(features[0])
             total = shares_NM.sum(dim=0).clamp_min(1e-12)[:, None]
-            looking_Md = shares_NM.T @ self.looking(features[0]) / total
+            looking_Md = shares_NM.to(looking).T @ looking / total.to(looking)
         self.known = torch.cat([self.known, looking_Md])
         self.wary = torch.cat([self.wary, self.wary.new_zeros(len(looking_Md))])
         points = self._points(features)
@@ -170,7 +172,7 @@ class FeatureMemory(nn.Module):
         # Densities in many dimensions are far too sure of themselves: as soft as those of EM.
         softness = self.settings.temperature * points.shape[1] / self.known.shape[1]
         scores: Tensor = self.shapes(points) / softness
-        return scores - self.wary
+        return scores - self.wary.to(scores)
 
     @staticmethod
     def carried_over(state: dict[str, Tensor]) -> dict[str, Tensor]:

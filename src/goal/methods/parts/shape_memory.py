@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 MOST = 1024  # images of a class that its shape is taken from
 
-_CHUNK = 1024
+_CHUNK = 8192
+_ROOM = 1 << 22  # numbers along own directions that are looked at together
 _NONE = 1e-4  # below it an image's weight, over the largest in its class, counts as none
 
 
@@ -45,7 +46,8 @@ class ShapeMemory(nn.Module):
         A class without images takes its row of `instead_Kd` as its mean, and no shape.
         """
         totals_K = shares_NK.sum(dim=0, dtype=torch.float64)
-        sums_Kd = (shares_NK.T.to(points_Nd.dtype) @ points_Nd).double()
+        chunks = zip(shares_NK.split(_CHUNK), points_Nd.split(_CHUNK), strict=True)
+        sums_Kd = sum((share.to(part).T @ part).double() for share, part in chunks)
         found_K1 = (totals_K > 1e-3)[:, None]
         means_Kd = sums_Kd / totals_K.clamp_min(1e-12)[:, None]
         means_Kd = torch.where(found_K1, means_Kd, instead_Kd.to(means_Kd))
@@ -79,21 +81,23 @@ class ShapeMemory(nn.Module):
         return directions, spreads
 
     def forward(self, points_Nd: Tensor) -> Tensor:
-        """``log N(x; mean_c, A_c)`` but for a constant, (N, K)."""
-        return torch.cat([self._scores(chunk) for chunk in points_Nd.split(_CHUNK)])
-
-    def _scores(self, points_Nd: Tensor) -> Tensor:
+        """``log N(x; mean_c, A_c)`` but for a constant, (N, K), in the precision of the points."""
         # By Woodbury's identity, with a = 1 - s and b_j the spreads:
         # x' A^-1 x = (|x|^2 - sum_j b_j / (a + b_j) (u_j' x)^2) / a
-        rest = 1 - self.share
-        squared_NK = points_Nd.square().sum(dim=1, keepdim=True) - 2 * points_Nd @ self.means.T
-        squared_NK = squared_NK + self.means.square().sum(dim=1)
-        u_Kdr = self.directions.to(points_Nd.dtype)
-        along_NKr = torch.einsum("nd,kdr->nkr", points_Nd, u_Kdr)
-        along_NKr = along_NKr - torch.einsum("kd,kdr->kr", self.means, u_Kdr)
-        explained = (along_NKr.square() * (self.spreads / (rest + self.spreads))).sum(dim=2)
-        volume = torch.log1p(self.spreads / rest).sum(dim=1)
-        return -((squared_NK - explained) / rest + volume) / 2
+        kind, rest = points_Nd.dtype, 1 - self.share
+        weights_K1r = (self.spreads / (rest + self.spreads)).sqrt().to(kind)[:, None]
+        u_Kdr, means_Kd = self.directions.to(kind) * weights_K1r, self.means.to(kind)
+        volume_K = torch.log1p(self.spreads / rest).sum(dim=1).to(kind)
+        offset = torch.einsum("kd,kdr->kr", means_Kd, u_Kdr).flatten()
+        u_de = u_Kdr.transpose(0, 1).flatten(1)  # e: every direction of every class
+        found = []
+        for part in points_Nd.split(max(1, _ROOM // max(1, len(offset)))):
+            along_NKr = torch.addmm(-offset, part, u_de).unflatten(1, self.spreads.shape)
+            squared_NK = part.square().sum(dim=1, keepdim=True) - 2 * part @ means_Kd.T
+            squared_NK = squared_NK + means_Kd.square().sum(dim=1)
+            squared_NK = squared_NK - along_NKr.square().sum(dim=2)
+            found.append(-(squared_NK / rest + volume_K) / 2)
+        return torch.cat(found)
 
 
 def _principal(away_nd: Tensor, rank: int) -> tuple[Tensor, Tensor]:

@@ -24,9 +24,10 @@ def sphere_share(images: int, dimensions: int) -> float:
 
 
 class Whitening(nn.Module):
-    """``normalise((f - centre) @ axes) @ whitener``, all in double precision.
+    """``normalise((f - centre) @ axes) @ whitener``.
 
-    Without `unit_length` nothing is normalised: the length of a feature means something then.
+    Fitted in double precision; images are mapped in single precision, which moves a point by a
+    millionth. Without `unit_length` nothing is normalised: then a feature's length means something.
     """
 
     centre: Tensor  # (D,)
@@ -43,10 +44,11 @@ class Whitening(nn.Module):
 
     def forward(self, features_ND: Tensor) -> Tensor:
         """Map features to the whitened space, (N, d)."""
-        return self._reduce(features_ND.double()) @ self.whitener
+        points = self._reduce(features_ND.float())
+        return points @ self.whitener.to(points)
 
     def _reduce(self, features_ND: Tensor) -> Tensor:
-        reduced = (features_ND - self.centre) @ self.axes
+        reduced = (features_ND - self.centre.to(features_ND)) @ self.axes.to(features_ND)
         return F.normalize(reduced, dim=1) if self.unit_length else reduced
 
     def fit(self, features_ND: Tensor, classes_N: Tensor, count: int) -> None:
