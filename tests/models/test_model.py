@@ -59,7 +59,10 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 def test_tables_of_a_stage_agree_and_name_what_is_new(grown: Model) -> None:
     rows = rows_of(grown, 1)
-    assert list(rows[0]) == ["file", "class", "class_id", "confidence", "new", "stage"]
+    assert list(rows[0]) == [
+        *("file", "class", "class_id", "confidence", "new", "stage"),
+        *("unknown", "second", "second_confidence", "margin"),
+    ]
     assert len(rows) == 40 and {row["new"] for row in rows} == {"True", "False"}
     for row in rows:
         is_new = row["class"].startswith("new-")

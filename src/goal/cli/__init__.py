@@ -12,7 +12,17 @@ from typing import Any
 
 from cyclopts import App
 
-from goal.cli import classes, experiments, hub, images, model, pictures, review, tools
+from goal.cli import (
+    classes,
+    decisions,
+    experiments,
+    hub,
+    images,
+    model,
+    pictures,
+    review,
+    tools,
+)
 from goal.cli.common import console, ending, errors, rank
 from goal.common.errors import GoalError
 
@@ -43,6 +53,12 @@ app.command(classes.classes)
 app.command(classes.rename)
 app.command(classes.merge)
 app.command(classes.unmerge)
+app.command(decisions.move)
+app.command(decisions.reject)
+app.command(decisions.confirm)
+app.command(decisions.split)
+app.command(decisions.junk)
+app.command(decisions.teach)
 app.command(classes.history)
 app.command(classes.undo)
 app.command(classes.redo)

@@ -2,26 +2,34 @@
 
 from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.table import Table
 
 from goal.cli.common import console
-from goal.cli.model import Force, ModelPath, open_folder, refresh, say, writable
+from goal.cli.model import Force, ModelPath, open_folder, open_model, refresh, say, writable
 from goal.common.errors import GoalError
 
+if TYPE_CHECKING:
+    from goal.models.folder import ModelFolder
+    from goal.models.nearness import Nearness  # numpy: not for help
 
-def classes(*, model: ModelPath, plain: bool = False) -> None:
+
+def classes(*, model: ModelPath, plain: bool = False, tree: bool = False) -> None:
     """List the classes: size, vertex, and when they were discovered.
 
     Args:
         model: The model folder.
         plain: Only the names, one per line.
+        tree: Which classes lie near each other, as a tree, and which may be one.
     """
     opened = open_folder(model)
     roster = opened.roster
     refresh(opened)
+    if tree:
+        _tree(opened.nearness())
+        return
     if plain:
         for known in roster.classes():
             say(known.name)
@@ -44,6 +52,19 @@ def classes(*, model: ModelPath, plain: bool = False) -> None:
     last = opened.records[-1]
     if last.free is not None:
         console.print(f"Vertices: {last.free} of {last.capacity} are free.")
+
+
+def _tree(near: "Nearness | None") -> None:
+    """Say which classes lie near each other."""
+    if near is None:
+        raise GoalError(
+            "The last stage of this model was learned by a version that did not keep where its "
+            "classes lie; after the next `goal discover` there is a tree."
+        )
+    for line in near.lines():
+        say(line)
+    for first, second in near.candidates():
+        say(f"{first} and {second} may be one class.")
 
 
 def rename(name: str, to: str, /, *, model: ModelPath) -> None:
@@ -113,7 +134,7 @@ def undo(number: int | None = None, /, *, model: ModelPath, stage: bool = False)
         model: The model folder.
         stage: Take back the last stage, with every correction of its classes made since.
     """
-    say(open_folder(model).undo(number, stage))
+    say(_undoing(model).undo(number, stage))
 
 
 def redo(*, model: ModelPath) -> None:
@@ -122,7 +143,13 @@ def redo(*, model: ModelPath) -> None:
     Args:
         model: The model folder.
     """
-    say(open_folder(model).redo())
+    say(_undoing(model).redo())
+
+
+def _undoing(model: Path) -> "ModelFolder":
+    """A model that is to be changed; one that counts its images anew if they were corrected."""
+    opened = open_folder(model)
+    return open_model(model) if opened.store.history().teaching else opened
 
 
 def show(

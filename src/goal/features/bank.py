@@ -22,6 +22,7 @@ from goal.features.source import FeatureSource, as_tokens
 from goal.features.store import FeatureStore
 
 _BATCH = 8192
+_KEPT_ROWS = 65_536
 
 
 class FeatureBank:
@@ -96,6 +97,24 @@ class FeatureBank:
     def fill(self, given: ImageSet) -> dict[int, str]:
         """Compute what the store lacks; return the unreadable images, by position."""
         return self._stored(given)[1]
+
+    def keep(self, given: ImageSet) -> None:
+        """Keep features that came as such, so that what is decided later can be learned from them.
+
+        The store has half precision; features that it cannot hold are not kept.
+        """
+        known = self._known(given.images)
+        if known is None or not len(known):
+            return
+        store, lost = FeatureStore.ready(self._folder, self.origin), dict[int, str]()
+        digests = given.contents(lost)
+        with np.errstate(over="ignore"):
+            half = known.astype(np.float16)
+        fresh = (store.find(digests) < 0) & np.isfinite(half).all(axis=1)
+        for start in range(0, len(given), _KEPT_ROWS):
+            rows = [at for at in np.flatnonzero(fresh).tolist() if start <= at < start + _KEPT_ROWS]
+            names = [given.names[at] for at in rows]
+            store.append(names, [digests[at] for at in rows], half[rows])
 
     def _stored(self, given: ImageSet) -> tuple[list[bytes], dict[int, str], FeatureStore]:
         store = FeatureStore.ready(self._folder, self.origin)

@@ -1,5 +1,7 @@
 """Images or features as commands name them: what to learn with labels, and what without."""
 
+import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,12 +10,16 @@ import numpy as np
 
 from goal.common.arrays import IntArray
 from goal.common.errors import GoalError
-from goal.common.escaping import file_name
+from goal.common.escaping import file_name, visible
 from goal.common.progress import Reporter
 from goal.data.collections import open_images
 from goal.data.own_images import ImageSet, from_files
-from goal.data.screening import Screened, screen_classes
+from goal.data.screening import Screened, screen, screen_classes
 from goal.features.given import is_features, read_features, read_labels
+from goal.storage.files import read_bytes
+
+_FILES = ("file", "path")
+_CLASSES = ("class", "label")
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,41 @@ def open_labelled(place: Path, labels: Path | None, reporter: Reporter) -> Label
         )
     classes, numbers = np.unique(np.array(texts), return_inverse=True)
     return Labelled(given.images, numbers.astype(np.int64), classes.tolist())
+
+
+def open_few(place: Path, labels: Path | None, reporter: Reporter) -> Labelled:
+    """Open a few labelled images: as for `open_labelled`, or a list with a class for each."""
+    if place.suffix.lower() != ".csv" or not place.is_file():
+        return open_labelled(place, labels, reporter)
+    if labels is not None:
+        raise GoalError("--labels goes with features; a .csv file has a column of classes.")
+    listed = _rows(place)
+    found = screen([place.parent / name for name, _ in listed], reporter)
+    wanted = {place.parent / name: label for name, label in listed}
+    texts = [wanted[path] for path in found.paths]
+    classes, numbers = np.unique(np.array(texts, dtype=np.str_), return_inverse=True)
+    return Labelled(from_files(found, place.parent), numbers.astype(np.int64), classes.tolist())
+
+
+def _rows(place: Path) -> list[tuple[str, str]]:
+    """File and class of each row of a list."""
+    try:
+        rows = list(csv.DictReader(io.StringIO(read_bytes(place, given=True).decode("utf-8-sig"))))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise GoalError(f"Cannot read {file_name(place)}: {error}.") from error
+    columns = list(rows[0]) if rows else []
+    file = next((name for name in _FILES if name in columns), None)
+    label = next((name for name in _CLASSES if name in columns), None)
+    if file is None or label is None:
+        raise GoalError(
+            f"{file_name(place)} has the columns {', '.join(map(visible, map(str, columns)))}; "
+            f"expected {' or '.join(_FILES)}, and {' or '.join(_CLASSES)}."
+        )
+    found = [(row[file], row[label]) for row in rows if row[file]]
+    without = [name for name, text in found if not (text or "").strip()]
+    if without:
+        raise GoalError(f"{file_name(place)} gives no class for {visible(without[0])}.")
+    return found
 
 
 def open_given(places: Sequence[str], reporter: Reporter, download: bool = False) -> ImageSet:

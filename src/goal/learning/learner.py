@@ -7,6 +7,7 @@ number; it knows nothing of folders, names, test images or the truth.
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from goal.common.errors import GoalError, pick
 from goal.common.process import Pause
 from goal.common.progress import Reporter
 from goal.common.seeding import stream
+from goal.common.wording import counted
 from goal.counting.counter import Counter, most_new
 from goal.counting.estimators import Count
 from goal.data.images import Images
@@ -27,10 +29,12 @@ from goal.learning.shared_base import SharedBase
 from goal.learning.trainer import EpochRecord, StageTrainer
 from goal.methods.base import LabelledStage, Method, Outputs, Stage, classes_of, restore
 from goal.methods.registry import METHODS
+from goal.numerics.copies import originals
 from goal.numerics.simplex import UNOWNED, VertexLedger
 from goal.settings.settings import Settings
 
 _LEAST_ROOM = 128
+_COMPARED = 100_000  # images among which copies are looked for
 _NOTED = 100_000  # images that the means of new classes are taken from
 
 
@@ -117,6 +121,22 @@ class Learner:
         """Tokens for learning stage `index`: with random views only if the method trains in it."""
         return self.bank.open(images, ids, self.method.trains(index), skipped)
 
+    def once(self, tokens: TokenSource) -> TokenSource:
+        """A stage's images without near-copies of others, which teach nothing more.
+
+        Where the method knows how far apart images usually are, and up to 100,000 of them.
+        """
+        if not self.method.usual_gap or not 0 < len(tokens) <= _COMPARED:
+            return tokens
+        features = tokens.clean(torch.arange(len(tokens))).cls.numpy()
+        first = originals(features, self.method.usual_gap)
+        kept = torch.from_numpy(np.unique(first))
+        if len(kept) == len(tokens):
+            return tokens
+        copies = counted(len(tokens) - len(kept), "image")
+        self.reporter.say(f"{copies} are near-copies of others and count once.")
+        return SomeTokens(tokens, kept)
+
     def count_new(self, tokens: TokenSource, index: int) -> Count:
         """Estimate how many classes are new in a stage's images, and how sure that is."""
         most = most_new(len(tokens), self.free)
@@ -183,8 +203,9 @@ class Learner:
 
     @property
     def free(self) -> int | None:
-        """Number of vertices without a class, where the method has any."""
-        return None if self.ledger is None else len(self.ledger.free())
+        """Number of vertices without a class, where every class needs one."""
+        ledger = self.ledger if self.method.needs_vertices else None
+        return None if ledger is None else len(ledger.free())
 
     def vertices(self, first: int, end: int) -> list[int | None]:
         """Vertex of each class from number `first` up to `end`."""

@@ -161,6 +161,9 @@ class Method(nn.Module):
     # Whether an epoch leaves out the images that do not fill a batch, unless it has no other.
     only_full_batches: bool = False
 
+    # Whether a class cannot be without a vertex, in methods that have vertices.
+    needs_vertices: bool = True
+
     def __init__(self, tail: Tail) -> None:
         super().__init__()
         self.tail = tail
@@ -222,6 +225,11 @@ class Method(nn.Module):
         `scores` are those of `class_scores`. None from methods that cannot tell.
         """
         return None
+
+    @property
+    def usual_gap(self) -> float:
+        """How far apart different images usually are (`numerics.copies`); 0 if not measured."""
+        return 0.0
 
     @classmethod
     def carried_over(cls, state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ Three forms of GOAL's alignment, by the setting `alignment`:
     none      the pretrained feature alone
     analytic  beside it the closed form of L_Align^s for a linear map: ridge regression from the
               whitened feature to the vertex of its class, W = (X'X + gamma I)^-1 X'P; every class
-              owns a vertex
+              owns a vertex as long as there are any
     trained   beside it the feature that GOAL's stage 0 trains (`goal_plus_trained`)
 
 docs/decisions/0013-goal-plus.md has what was tried and how it was chosen: by rehearsal inside
@@ -49,6 +49,7 @@ class GoalPlus(Method):
     """One frozen feature, one memory."""
 
     Settings = GoalPlusSettings
+    needs_vertices = False
 
     named: Tensor  # what a person who was asked calls each class, -1 for nothing yet, (K,)
 
@@ -119,8 +120,15 @@ class GoalPlus(Method):
         return torch.cat(parts)
 
     def _unit(self, tokens: Tokens) -> Tensor:
-        features = self.tail(tokens)
+        return self._sized(self.tail(tokens))
+
+    def _sized(self, features: Tensor) -> Tensor:
         return F.normalize(features, dim=1) if self.settings.unit_length else features
+
+    @torch.no_grad()
+    def deciding(self, features: Tensor) -> Sequence[Tensor]:
+        """What decides, of frozen features as the backbone gives them."""
+        return self._all(self._sized(features.to(device_of(self))))
 
     @torch.no_grad()
     def infer(self, tokens: Tokens) -> Outputs:
@@ -139,6 +147,11 @@ class GoalPlus(Method):
     def strangeness(self, scores: Tensor) -> Tensor | None:
         """Share of known images that are as strange as each image, or more."""
         return self.memory.strangeness(scores)
+
+    @property
+    def usual_gap(self) -> float:
+        """How far apart labelled images usually are."""
+        return float(self.memory.gap)
 
     @classmethod
     def carried_over(cls, state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -31,13 +31,13 @@ class _Graph(nn.Module):
     """From images as they are decoded to scores and probabilities of classes."""
 
     def __init__(
-        self, trunk: nn.Module, method: Method, cut: CentreCut, owner: Sequence[int]
+        self, trunk: nn.Module, method: Method, cut: CentreCut, owner: Sequence[int | None]
     ) -> None:
         super().__init__()
         self.cut = cut
         self.trunk = trunk
         self.method = method
-        roots = sorted(set(owner))
+        roots = sorted({id for id in owner if id is not None})
         self.members = [[id for id, own in enumerate(owner) if own == root] for root in roots]
 
     def forward(self, pixels_BHW3: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,7 +55,7 @@ def export_onnx(
     class_names: Sequence[str],
     cut: CentreCut,
     path: Path,
-    owner: Sequence[int] | None = None,
+    owner: Sequence[int | None] | None = None,
 ) -> None:
     """Write a model as an ONNX file for batches of 1 to 1024 images.
 
@@ -70,7 +70,8 @@ def export_onnx(
         class_names: One name per class that is not merged into another.
         cut: How images are cut to size.
         path: File to write.
-        owner: For each class of the method, the class it counts as; by default itself.
+        owner: For each class of the method, the class it counts as, None for none of
+            them; by default itself.
 
     Raises:
         GoalError: If a package is missing, or the names do not fit.
@@ -87,7 +88,7 @@ def export_onnx(
         raise GoalError(f"{len(class_names)} class names for {count} classes: give one each.")
     metadata = {
         "class_names": json.dumps(list(class_names)),
-        "class_ids": json.dumps(sorted(set(owner))),
+        "class_ids": json.dumps(sorted({id for id in owner if id is not None})),
         "input": "pixels: uint8, batch x height x width x 3, RGB, upright",
         "outputs": (
             "scores and probabilities: batch x classes, a column for each of class_names. "

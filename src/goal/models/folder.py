@@ -13,6 +13,7 @@ from goal.common.escaping import file_name
 from goal.data.own_images import ImageSet
 from goal.models.classes import Roster, class_names
 from goal.models.history import Action
+from goal.models.nearness import Nearness, nearness
 from goal.models.page import page_is_current, stage_pictures, write_page
 from goal.models.store import StageRecord, Store
 
@@ -41,7 +42,7 @@ class ModelFolder:
     @property
     def roster(self) -> Roster:
         """The classes, with a person's corrections applied."""
-        return Roster(self.records, self.store.judgement())
+        return Roster(self.records, self.store.judgement(), self.store.sizes())
 
     def require_unchanged(self) -> None:
         """Raise an error if the model has been taught or extended since it was fitted."""
@@ -130,8 +131,12 @@ class ModelFolder:
         """Be the only writer; the page shows the model as it is afterwards."""
         with self.store.writing():
             yield
+            self._settle()
             self._redraw()
             self.store.undone()
+
+    def _settle(self) -> None:
+        """Count the images of each class anew; only those who compute can."""
 
     def refresh(self) -> str | None:
         """Draw the page anew if a killed command left it behind; return what is in the way."""
@@ -161,6 +166,10 @@ class ModelFolder:
                 for key, images in stage_pictures(self.store, record).items():
                     found.setdefault(roster.names[roster.owner[int(key)]], []).extend(images)
         return found
+
+    def nearness(self) -> Nearness | None:
+        """Which classes lie near each other; None where the steps did not say."""
+        return nearness(self.store, self.records, self.roster)
 
     def write_page(self, out: Path | None = None) -> Path:
         """Write ``report.html`` anew, or the same page elsewhere; return its path."""

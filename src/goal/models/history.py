@@ -141,7 +141,8 @@ class Judgement(Section):
         whole = action.kind == "confirm" and not action.images
         right = set(action.ids) if whole else set()
         bad = set(action.ids) if action.kind == "junk" else set()
-        revived = right | set(action.targets)
+        says = action.kind in ("move", "teach", "confirm")
+        revived = right | (set(action.targets) if says else set())
         return Judgement(
             names=names,
             merged=merged,

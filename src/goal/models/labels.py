@@ -54,7 +54,7 @@ def name_of(roster: Roster, records: Sequence[StageRecord], given: str | int) ->
     for known in (roster, apart):
         listed = class_labels(known, records[0]).tolist()
         if given in listed:
-            return known.names[known.ids()[int(listed.index(given))]]
+            return str(known.names[known.ids()[listed.index(given)]])
     return str(given)
 
 

@@ -96,9 +96,16 @@ def _rounded(tokens: Tokens, dtype: str) -> Tokens:
     return decode(encode(tokens, row_dtype({"dtype": dtype, "tokens": count, "width": width})))
 
 
-def pooled(scores_NK: Tensor, owner: list[int]) -> Tensor:
-    """Best score among the classes merged into one, (N, classes that are not merged)."""
-    kept = sorted(set(owner))
-    column = torch.tensor([kept.index(id) for id in owner], device=scores_NK.device)
-    best = torch.full((len(scores_NK), len(kept)), -torch.inf).to(scores_NK)
-    return best.scatter_reduce(1, column.expand_as(scores_NK), scores_NK, "amax")
+def pooled(scores_NK: Tensor, owner: list[int], kept: list[int] | None = None) -> Tensor:
+    """Best score among the classes merged into one, (N, classes that are not merged).
+
+    Args:
+        scores_NK: A score of each class.
+        owner: The class that each counts as.
+        kept: Those of them that are wanted, by default all.
+    """
+    kept = sorted(set(owner)) if kept is None else kept
+    place = {id: column for column, id in enumerate(kept)}
+    column = torch.tensor([place.get(id, len(kept)) for id in owner], device=scores_NK.device)
+    best = torch.full((len(scores_NK), len(kept) + 1), -torch.inf).to(scores_NK)
+    return best.scatter_reduce(1, column.expand_as(scores_NK), scores_NK, "amax")[:, :-1]

@@ -19,15 +19,15 @@ from goal.common.wording import counted
 from goal.data.own_images import ImageSet
 from goal.distributed import usable
 from goal.features.bank import FeatureBank
-from goal.features.origin import Origin
 from goal.features.source import FeatureSource
 from goal.learning.learner import Learner
 from goal.learning.trainer import EpochRecord
 from goal.methods.base import LabelledStage, Stage
 from goal.models.classes import Roster, class_names
+from goal.models.correcting import Correcting
 from goal.models.looking import look_banked
-from goal.models.opened import OpenModel
-from goal.models.origins import on_features
+from goal.models.nearness import NEAR, places_of
+from goal.models.origins import on_features, origin, vertex_room
 from goal.models.page import pictures
 from goal.models.piles import (
     IMAGES,
@@ -35,7 +35,6 @@ from goal.models.piles import (
     Work,
     images_table,
     labels_of,
-    learned_images,
     sort_out,
     stages_of,
 )
@@ -51,6 +50,7 @@ from goal.models.requests import (
     tell_of_two_labels,
 )
 from goal.models.store import StageRecord
+from goal.models.teaching import known_by, make_room, state_of
 from goal.models.waiting import PATIENCE, UNSURE, features_of, waiting_in
 from goal.settings.settings import Settings
 from goal.storage import checkpoint
@@ -58,7 +58,7 @@ from goal.storage import checkpoint
 __all__ = ["AUTO", "Model"]
 
 
-class Model(OpenModel):
+class Model(Correcting):
     """A model folder, opened, that learns."""
 
     # -- learning ---------------------------------------------------------------------------------
@@ -89,8 +89,8 @@ class Model(OpenModel):
             if records:
                 return self._fitted_already(records, key)
             self.store.require_empty()
-            settings, origin = on_features(settings, given)
-            learner = self._build(settings, len(names), origin)
+            settings, given_origin = on_features(settings, given)
+            learner = self._build(settings, len(names), given_origin)
             pile = sort_out(given, {})
             work = self._gather(learner, pile, 0)
             chosen = labels_of(work.kept, given, labels)
@@ -131,7 +131,7 @@ class Model(OpenModel):
             if last.kind == "discover" and last.key == key:
                 self.reporter.say("The model has learned exactly these images in its last stage.")
                 return last
-            pile = sort_out(given, learned_images(self.store, records))
+            pile = sort_out(given, self._learned_before(records))
             if not len(pile.fresh):
                 self._nothing_fresh(pile)
                 return None
@@ -161,17 +161,19 @@ class Model(OpenModel):
             self.store.begin({**plan, "count": count})
             learner = self._current()
             self._learner = None  # it changes now, and is worth nothing until the step is finished
-            stage = Stage(last.index + 1, last.num_seen, count, epochs, work.tokens)
+            first = self.roster.next_id
+            make_room(learner, first)
+            stage = Stage(last.index + 1, first, count, epochs, work.once)
             names = self.roster.fresh_names(count)
             about, found, history = self._learned(
-                learner, stage, work, {**facts, "names": names, "num_known": last.num_seen}
+                learner, stage, work, {**facts, "names": names, "num_known": first}
             )
-            used = len(np.unique(found.ids[found.ids >= last.num_seen]))
+            used = len(np.unique(found.ids[found.ids >= first]))
             if used == count:
                 return self._conclude(learner, work, about, found, {"history.jsonl": history})
             self.reporter.say(f"Of {count} new classes, {used} came out with images.")
             count = used
-        return self._nothing_new(work, last, {**facts, "num_known": last.num_seen}, plan)
+        return self._nothing_new(work, last, {**facts, "num_known": self.roster.next_id}, plan)
 
     def _nothing_new(
         self, work: Work, last: StageRecord, facts: dict[str, Any], plan: dict[str, Any]
@@ -180,7 +182,7 @@ class Model(OpenModel):
         if work.unknown is not None:
             self.store.begin({**plan, "count": 0})
             learner = self._current()
-            stage = Stage(last.index + 1, last.num_seen, 0, 0, work.tokens)
+            stage = Stage(last.index + 1, self.roster.next_id, 0, 0, work.once)
             about, found = self._described(learner, stage, work, facts)
             if found.unknown.any():
                 self.reporter.say("No new class found; what is of no class waits for more images.")
@@ -203,14 +205,16 @@ class Model(OpenModel):
         tokens = learner.tokens(pile.fresh.images, np.arange(len(pile.fresh)), index, lost)
         kept = pile.fresh.without(lost)
         self.skipped = kept.skipped
-        waiting = waiting_in(self.store).without(pile.contents)
+        if isinstance(learner.bank, FeatureBank):
+            learner.bank.keep(kept)
+        waiting = waiting_in(self.store).without([*pile.contents, *self._facts().classes])
         if unknown is None:
-            return Work(pile, lost, kept, tokens, idle=waiting)
+            return Work(pile, lost, kept, tokens, idle=waiting, once=learner.once(tokens))
         waited = waiting.since_stage(index - PATIENCE)
         if len(waited):
             self.reporter.say(f"{counted(len(waited), 'image')} of earlier stages had waited.")
             tokens = FeatureSource(np.concatenate([features_of(tokens), waited.features_ND]))
-        return Work(pile, lost, kept, tokens, waited, unknown=unknown)
+        return Work(pile, lost, kept, tokens, learner.once(tokens), waited, unknown=unknown)
 
     def _nothing_fresh(self, pile: Pile) -> None:
         self.skipped = pile.given.skipped
@@ -223,7 +227,7 @@ class Model(OpenModel):
 
     def _estimate(self, learner: Learner, work: Work, last: StageRecord) -> Estimate:
         """Count new classes; say how sure that is, and how to choose another number."""
-        found = learner.count_new(work.tokens, last.index + 1)
+        found = learner.count_new(work.once, last.index + 1)
         sure = Estimate(
             count=found.count, runner_up=found.runner_up, confidence=round(found.confidence, 4)
         )
@@ -275,12 +279,13 @@ class Model(OpenModel):
             waited=len(work.waited),
             skipped=len(work.kept.skipped),
             source=work.kept.source,
+            minded=[action.id for action in self.store.history().teaching],
             seen=work.pile.seen,
             repeated=work.pile.repeated,
             blank=work.kept.blank(),
             trunk=learner.bank.fingerprint,
-            origin=_origin(learner),
-            **_room(learner),
+            origin=origin(learner),
+            **vertex_room(learner),
             vertices=learner.vertices(stage.num_known, stage.num_seen),
             **facts,
         )
@@ -301,6 +306,7 @@ class Model(OpenModel):
         """Write a step whose images have been learned and looked at."""
         seen = found.part(0, len(work.kept))
         images, table, fresh = work.pile.whole(seen, work.lost)
+        table = table.without_junk()
         if labels is not None:
             found = found.labelled(labels)
         sizes = Counter(found.ids[~found.unknown].tolist())
@@ -314,6 +320,7 @@ class Model(OpenModel):
             **contents,
             "predictions.csv": table.csv(),
             "predictions.parquet": table.parquet(),
+            NEAR: places_of(learner.counter.means, learner.counter.within_class.within_DD),
             IMAGES: images_table(work, found),
             "skipped.csv": skipped_csv(images.skipped),
             "gallery.json": json.dumps(
@@ -324,8 +331,10 @@ class Model(OpenModel):
         }
         if len(unsure):
             contents[UNSURE] = unsure.content()
-        self.store.commit(about, contents, _state(learner))
-        self._learner = (self.store.seal(about.step), learner)
+        self.store.commit(about, contents, self._state(learner, about.num_known))
+        if not self._taught:  # else it is what decisions made of the step
+            self._learner = (self.store.seal(about.step), learner)
+            self._plain = known_by(learner)
         return self.records[-1]
 
     def extend_vertices(self, total: int) -> StageRecord:
@@ -351,13 +360,18 @@ class Model(OpenModel):
                 version=__version__,
                 key=f"extend {total}",
                 requested=total,
-                num_known=last.num_seen,
+                num_known=self.roster.next_id,
                 trunk=learner.bank.fingerprint,
-                **_room(learner),
+                **vertex_room(learner),
             )
             self.store.begin({"step": about.step, "key": about.key})
-            self.store.commit(about, {}, _state(learner))
+            self.store.commit(about, {}, self._state(learner, about.num_known))
             return self.records[-1]
+
+    def _state(self, learner: Learner, before: int) -> dict[str, Any]:
+        """Everything that a step leaves to the next one; corrections are no part of it."""
+        known = self._plain if self._taught else None
+        return state_of(learner, known, before, self._counted)
 
     def _fitted_already(self, records: list[StageRecord], key: str) -> StageRecord:
         if len(records) == 1 and records[0].key == key:
@@ -372,23 +386,6 @@ class Model(OpenModel):
                 f"{last.capacity} are free. Add some: `goal extend-vertices --model "
                 f"{self.store.folder} --to {2 * (last.capacity or 1)}`."
             )
-
-
-def _state(learner: Learner) -> dict[str, Any]:
-    """Everything that a step leaves to the next one."""
-    return {"method": learner.method.state_dict(), **learner.counter.state_dict()}
-
-
-def _room(learner: Learner) -> dict[str, Any]:
-    """Number of vertices and of free ones; nothing for methods without."""
-    if learner.ledger is None:
-        return {}
-    return {"capacity": len(learner.ledger.owners), "free": learner.free}
-
-
-def _origin(learner: Learner) -> Origin | None:
-    """Where a learner's features come from, if it learns from features."""
-    return learner.bank.origin if isinstance(learner.bank, FeatureBank) else None
 
 
 def _now() -> str:

@@ -22,12 +22,16 @@ from goal.learning.learner import Learner, learner_on_tokens, require_backbone, 
 from goal.methods.base import Outputs
 from goal.models.backbones import open_backbone, open_embedder
 from goal.models.classes import Roster
+from goal.models.facts import facts_of
 from goal.models.folder import ModelFolder
+from goal.models.history import History
 from goal.models.looking import Seen, look_at, pooled, two_best
 from goal.models.predictions import Predictions
 from goal.models.requests import USUAL, can_refuse, refusal, require_share
 from goal.models.resampling import CentreCut, plain_cut
+from goal.models.rows import Rows, read_rows
 from goal.models.store import StageRecord
+from goal.models.teaching import Known, known_by, make_room, teach_learner
 from goal.settings.plain import read_settings
 from goal.settings.settings import Settings, compose
 
@@ -62,6 +66,10 @@ class OpenModel(ModelFolder):
         self._download = download
         self._workers = workers
         self._learner: tuple[str, Learner] | None = None  # and the seal of the step it is of
+        self._plain: Known | None = None  # what that step left, before any decision
+        self._taught: tuple[int, ...] = ()  # the decisions that the learner knows
+        self._counted = 0  # the means that it counts new classes beside
+        self._listed: tuple[str, Rows] | None = None  # and the seal of the last step
         self.skipped: list[tuple[str, str]] = []  # by the last call, and why
 
     @cached_property
@@ -78,7 +86,8 @@ class OpenModel(ModelFolder):
         roster, learner = self._opened()
         names = [roster.names[id] for id in roster.ids()]
         trunk, cut = _network(learner, self.settings)
-        export_onnx(trunk, learner.method, names, cut, path, roster.owner)
+        owner = [id if id in roster.ids() else None for id in roster.owner]
+        export_onnx(trunk, learner.method, names, cut, path, owner)
 
     # -- predicting -------------------------------------------------------------------------------
 
@@ -94,7 +103,8 @@ class OpenModel(ModelFolder):
             require_share(unknown, learner.method)
             lost: dict[int, str] = {}
             seen = list(self._reduced(look_at(learner, given, lost), learner, roster))
-        return Predictions.join(seen, given.without(lost), roster, roster.latest, unknown)
+        found = Predictions.join(seen, given.without(lost), roster, roster.latest, unknown)
+        return found.without_junk()
 
     def refusal(self, asked: str | float | None) -> float | None:
         """The share of known images that may come out as of no class: as asked, 0.01 by default.
@@ -117,7 +127,7 @@ class OpenModel(ModelFolder):
             lost: dict[int, str] = {}
             for outputs, scores in look_at(learner, given, lost):
                 features.append(outputs.features.cpu())
-                probabilities.append(_probabilities(learner, scores, roster).cpu())
+                probabilities.append(_probabilities(learner, scores, roster, roster.ids()).cpu())
                 strange.append(learner.method.strangeness(scores))
         if not features:
             raise GoalError("None of the images can be read.")
@@ -136,7 +146,7 @@ class OpenModel(ModelFolder):
         """The best classes and how strange it is, batch by batch: all that is kept of an image."""
         for _, scores in seen:
             strange = learner.method.strangeness(scores)
-            yield two_best(_probabilities(learner, scores, roster), strange)
+            yield two_best(_probabilities(learner, scores, roster, roster.columns()), strange)
 
     # -- inside -----------------------------------------------------------------------------------
 
@@ -172,15 +182,39 @@ class OpenModel(ModelFolder):
         return self._opened()[1]
 
     def _opened(self) -> tuple[Roster, Learner]:
-        """The classes and the method as the last step left them, both of the very same state."""
+        """The classes and the method as last step and decisions left them, of the same state."""
         while True:
-            records = self.records
+            records, history = self.records, self.store.history()
+            roster = Roster(records, history.judgement)
             seal = self.store.seal(records[-1].step)
-            roster = Roster(records, self.store.judgement())
             if self._learner is None or self._learner[0] != seal:
-                self._learner = (seal, self._restored(records))
-            if self.store.seal(self.records[-1].step) == seal:  # nobody changed it meanwhile
-                return roster, self._learner[1]
+                learner = self._restored(records)
+                self._learner, self._plain, self._taught = (seal, learner), known_by(learner), ()
+            learner = self._learner[1]
+            self._teach(learner, records, roster, history)
+            make_room(learner, len(roster.owner))
+            now = self.store.history()
+            if self.store.seal(self.records[-1].step) == seal and now.lines == history.lines:
+                return roster, learner  # nobody changed it meanwhile
+
+    def _teach(
+        self, learner: Learner, records: list[StageRecord], roster: Roster, history: History
+    ) -> None:
+        """Let a learner know what was decided, unless it does."""
+        decided = tuple(action.id for action in history.teaching)
+        if self._plain is None or decided == self._taught:
+            return
+        rows, facts = self._rows(records), facts_of(history.teaching)
+        with cpu_threads(self.settings.threads):
+            teach_learner(learner, self._plain, self.store, records, roster, facts, rows)
+        self._taught, self._counted = decided, len(learner.counter.means)
+
+    def _rows(self, records: list[StageRecord]) -> Rows:
+        """The images of all stages, read once."""
+        seal = self.store.seal(records[-1].step)
+        if self._listed is None or self._listed[0] != seal:
+            self._listed = (seal, read_rows(self.store, records))
+        return self._listed[1]
 
     def _restored(self, records: list[StageRecord]) -> Learner:
         learner = self._build(self.settings, records[0].num_seen, records[0].origin)
@@ -197,9 +231,9 @@ def _place(backbone: str) -> str:
     return str(path.resolve()) if path.exists() else backbone
 
 
-def _probabilities(learner: Learner, scores: Tensor, roster: Roster) -> Tensor:
-    """Probability of each class that is not merged into another, (N, classes)."""
-    found = learner.method.probabilities(pooled(scores, roster.owner))
+def _probabilities(learner: Learner, scores: Tensor, roster: Roster, columns: list[int]) -> Tensor:
+    """Probability of some classes that are not merged into another, (N, classes)."""
+    found = learner.method.probabilities(pooled(scores, roster.owner, columns))
     if not bool(torch.isfinite(found).all()):
         raise GoalError(
             "The model gives no number for some images: its weights, or the backbone's, are "

@@ -1,9 +1,13 @@
-"""Models of features that came as such: there is no backbone to load."""
+"""Where a model's features come from, and what room it has for classes."""
+
+from typing import Any
 
 from goal.common.errors import GoalError
 from goal.data.own_images import ImageSet
+from goal.features.bank import FeatureBank
 from goal.features.given import known_features
 from goal.features.origin import Origin
+from goal.learning.learner import Learner
 from goal.settings.settings import Settings
 
 
@@ -19,3 +23,15 @@ def on_features(settings: Settings, given: ImageSet) -> tuple[Settings, Origin |
         )
     backbone = settings.backbone.model_copy(update={"name": behind.origin.backbone})
     return settings.model_copy(update={"backbone": backbone}), behind.origin
+
+
+def vertex_room(learner: Learner) -> dict[str, Any]:
+    """Number of vertices and of free ones; nothing for methods without."""
+    if learner.ledger is None:
+        return {}
+    return {"capacity": len(learner.ledger.owners), "free": learner.free}
+
+
+def origin(learner: Learner) -> Origin | None:
+    """Where a learner's features come from, if it learns from features."""
+    return learner.bank.origin if isinstance(learner.bank, FeatureBank) else None

@@ -23,6 +23,7 @@ from goal.data.own_images import ImageSet
 from goal.evaluation.chosen import MAX_CLASSES, PER_ROW, evenly
 from goal.models.classes import KnownClass, Roster
 from goal.models.gallery import Gallery, Row, read_gallery
+from goal.models.nearness import drawing, nearness
 from goal.models.predictions import Predictions
 from goal.models.records import PAGE
 from goal.models.store import StageRecord, Store
@@ -148,6 +149,7 @@ def state_of(store: Store, records: Sequence[StageRecord], roster: Roster) -> st
         store.folder.resolve().name,
         [record.model_dump(mode="json") for record in records],
         roster.judgement.model_dump(mode="json"),
+        [known.size for known in roster.classes()],
     ]
     return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
 
@@ -157,6 +159,7 @@ def _page(store: Store, records: Sequence[StageRecord], roster: Roster) -> str:
     labelled = [known for known in classes if known.stage == 0]
     discovered = [known for known in classes if known.stage > 0]
     shelf = _Shelf(store, records, roster)
+    near = nearness(store, records, roster)
     return render(
         "model.html",
         state=state_of(store, records, roster),
@@ -173,6 +176,8 @@ def _page(store: Store, records: Sequence[StageRecord], roster: Roster) -> str:
             if record.estimate is not None
         ],
         classes=_class_table(classes, roster),
+        tree=near and drawing(near),
+        alike=near.candidates() if near else [],
         galleries=[
             {"name": name, "title": title, "content": shelf.gallery(part)}
             for name, title, part in (

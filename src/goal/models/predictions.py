@@ -68,7 +68,7 @@ class Predictions:
         """Join batches of what was seen.
 
         Args:
-            batches: What was seen, classes as positions among those not merged.
+            batches: What was seen, classes as positions among `Roster.columns`.
             kept: The images.
             roster: The classes.
             latest: The model's latest stage.
@@ -80,7 +80,7 @@ class Predictions:
             whole = [np.asarray(part[number], np.float64) for part in parts]
             return np.concatenate([np.empty(0), *whole])
 
-        ids = np.array([*roster.ids(), NONE], dtype=np.int64)
+        ids = np.array([*roster.columns(), NONE], dtype=np.int64)
         best, second = (ids[column(number).astype(np.int64)] for number in (0, 2))
         strange = column(4)
         found = cls(kept.names, best, column(1), roster, latest, kept.skipped, second, column(3))
@@ -94,6 +94,17 @@ class Predictions:
             confidence=np.where(out, sure, self.confidence),
             second=np.where(out, self.ids, self.second),
             second_confidence=np.where(out, self.confidence, self.second_confidence),
+        )
+
+    def without_junk(self) -> Self:
+        """The same with images of no class in the place of those of classes that are junk."""
+        junk = self.roster.judgement.junk
+        if not junk:
+            return self
+        return replace(
+            self,
+            ids=np.where(np.isin(self.ids, junk), NONE, self.ids),
+            second=np.where(np.isin(self.second, junk), NONE, self.second),
         )
 
     def labelled(self, ids: IntArray) -> Self:

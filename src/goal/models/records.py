@@ -44,6 +44,7 @@ class StageRecord(Section):
     `estimate` says how the number of new classes was found; `blank` names images without content;
     `unsure` counts images of no class, which wait for the next stage, and `waited` those that had
     waited and took part in this one; `source` is the folder of its images, if they came from one;
+    `minded` are the decisions that held when it was learned;
     `numbers` says that labels are whole numbers; `before` is the seal of the step before; `trunk`
     is the fingerprint of what computed the features, and `origin` says more of it where the frozen
     feature is all that the method needs.
@@ -68,6 +69,7 @@ class StageRecord(Section):
     unsure: int = Field(default=0, ge=0)
     waited: int = Field(default=0, ge=0)
     source: str | None = None
+    minded: list[int] = Field(default_factory=list)
     blank: list[str] = Field(default_factory=list)
     estimate: Estimate | None = None
     numbers: bool = False

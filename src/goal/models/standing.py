@@ -28,7 +28,7 @@ def require_alone(
 
 def _same_name(history: History, action: Action, records: Sequence[StageRecord]) -> list[Action]:
     """Later actions that gave a name which a class would have again."""
-    left = History([line for line in history.lines if line.id != action.id])
+    left = history.done(Action(kind="undo", said="", of=[action.id]))
     names = Counter(Roster(records, left.judgement).every_name())
     twice = {name for name, count in names.items() if count > 1}
     return [

@@ -5,14 +5,17 @@
                  state.pt         the method as it was afterwards
                  predictions.csv, predictions.parquet, skipped.csv, history.jsonl, gallery.json
                  images.parquet   content digest, class and confidence of each image learned
+                 near.f32         where its classes lie, for the tree of classes
                  manifest.json    size and checksum of each of these
     stages/001/  the next step, and so on
     decisions.jsonl  every action in order, a line each: steps, names, merges, what teaches, undos
     features/        features of the images learned, for methods that need nothing else
     report.html      all of it as a page, written anew after every change
+    thumbnails/      small pictures by content digest, made by `goal review`; may be deleted
     .work/           the step under way, to go on with after an interruption
     .undone/         steps that were undone and can be done again, until something else is done
     .undoing         what an unfinished undo takes back
+    .sizes           images of each class under what was decided; can be counted anew
 
 A step is written beside the others and takes its place by one rename; undoing one is a rename,
 too. So whatever is killed when, a model holds whole steps only. Each step names the seal of the
@@ -36,6 +39,9 @@ from goal.storage import files, folders, manifest
 from goal.storage.locks import locked
 
 __all__ = ["Judgement", "StageRecord", "Store"]
+
+
+_SIZES = ".sizes"  # can be counted anew at any time
 
 
 class Store:
@@ -224,6 +230,27 @@ class Store:
     def judgement(self) -> Judgement:
         """What a person decided about classes."""
         return self.history().judgement
+
+    def decided(self) -> str:
+        """What tells the images' classes as they are now: the last step, and what teaches."""
+        held = [action.id for action in self.history().teaching]
+        return f"{self.seal(self._count() - 1)} {held}"
+
+    def sizes(self) -> dict[int, int] | None:
+        """Images of each class under what was decided; None if the steps' own counts hold."""
+        if not self.history().teaching or not (self.folder / _SIZES).is_file():
+            return None
+        try:
+            content = files.read_json(self.folder / _SIZES)
+            counted = {int(key): int(count) for key, count in content["sizes"].items()}
+        except (GoalError, KeyError, ValueError, TypeError, AttributeError):
+            return None
+        return counted if content.get("decided") == self.decided() else None
+
+    def note_sizes(self, sizes: Mapping[int, int]) -> None:
+        """Keep the number of images of each class, until something else is decided."""
+        plain = {str(id): count for id, count in sorted(sizes.items())}
+        files.write_json(self.folder / _SIZES, {"decided": self.decided(), "sizes": plain})
 
     def act(self, action: Action) -> Action:
         """Note an action; what was undone before cannot be done again from here on."""

@@ -26,9 +26,14 @@ from goal.methods.parts.discovery import Found, discover, wariness
 from goal.methods.parts.shape_memory import ShapeMemory
 from goal.methods.parts.strangeness import folds, share_above
 from goal.methods.parts.whitening import Whitening
+from goal.numerics.copies import usual_gap
 
 Features = Sequence[Tensor]
 """Unit-length features (N, D) of the same images, one or more."""
+
+
+CLASS_ROWS = ("known", "wary", "shapes.means", "shapes.directions", "shapes.spreads")
+"""Tensors of a memory that have a row for each class."""
 
 
 class FeatureMemorySettings(Section):
@@ -65,6 +70,7 @@ class FeatureMemory(nn.Module):
 
     known: Tensor  # means of all classes where new ones are looked for, (K, d)
     wary: Tensor  # log-odds held against each of them, 0 for labelled ones, (K,)
+    gap: Tensor  # how far apart different images usually are (`numerics.copies`), ()
     strange: Tensor  # strangeness of labelled images that were held out, ascending
 
     def __init__(self, settings: FeatureMemorySettings, spaces: int) -> None:
@@ -77,6 +83,7 @@ class FeatureMemory(nn.Module):
         self.shapes = ShapeMemory(0, s.shape, s.shape_rank)
         self.register_buffer("known", torch.zeros(0, 0, dtype=torch.float64))
         self.register_buffer("wary", torch.zeros(0, dtype=torch.float64))
+        self.register_buffer("gap", torch.zeros((), dtype=torch.float64))
         self.register_buffer("strange", torch.zeros(0, dtype=torch.float64))
 
     def __len__(self) -> int:
@@ -90,6 +97,8 @@ class FeatureMemory(nn.Module):
             for left, out in folds(labels_N, count)
         ]
         self.strange = torch.cat([self.strange[:0], *held_out]).sort().values
+        if self.settings.unit_length:
+            self.gap = self.gap.new_tensor(usual_gap(features[0].cpu().numpy()))
 
     def _fit(self, features: Features, labels_N: Tensor, count: int) -> None:
         self.looking.fit(features[0], labels_N, count)
@@ -134,7 +143,7 @@ class FeatureMemory(nn.Module):
         points = self.looking(features[0])
         found = discover(
             points,
-            self.known.to(points),
+            self.known[self.wary.isfinite()].to(points),
             count,
             temperature=s.temperature,
             parts=s.parts,
@@ -158,8 +167,16 @@ class FeatureMemory(nn.Module):
             looking_Md = shares_NM.to(looking).T @ looking / total.to(looking)
         self.known = torch.cat([self.known, looking_Md])
         self.wary = torch.cat([self.wary, self.wary.new_zeros(len(looking_Md))])
-        points = self._points(features)
+        points = self.points(features)
         self.shapes.learn(points, shares_NM, points.mean(dim=0).expand(len(looking_Md), -1))
+
+    def extend(self, total: int) -> None:
+        """Keep places for classes that are not there: no image ever comes out as one of them."""
+        empty = total - len(self)
+        if empty > 0:
+            self.known = torch.cat([self.known, self.known.new_zeros(empty, self.known.shape[1])])
+            self.wary = torch.cat([self.wary, self.wary.new_full((empty,), torch.inf)])
+            self.shapes.extend(empty)
 
     def keep(self, places: Sequence[int]) -> None:
         """Let class i be what stands at ``places[i]``; whatever else there is, is forgotten."""
@@ -168,7 +185,7 @@ class FeatureMemory(nn.Module):
 
     def forward(self, features: Features) -> Tensor:
         """Log-density of each class, softened, less a little for discovered ones, (N, K)."""
-        points = self._points(features)
+        points = self.points(features)
         # Densities in many dimensions are far too sure of themselves: as soft as those of EM.
         softness = self.settings.temperature * points.shape[1] / self.known.shape[1]
         scores: Tensor = self.shapes(points) / softness
@@ -177,13 +194,14 @@ class FeatureMemory(nn.Module):
     @staticmethod
     def carried_over(state: dict[str, Tensor]) -> dict[str, Tensor]:
         """A saved state of a method that has a memory, with what older versions did not measure."""
-        return {"memory.strange": torch.zeros(0, dtype=torch.float64), **state}
+        missing = {"memory.strange": torch.zeros(0), "memory.gap": torch.zeros(())}
+        return {**{name: one.double() for name, one in missing.items()}, **state}
 
     def _spaces(self) -> list[Whitening]:
         """The spaces that decide."""
         return [space for space in self.deciding if isinstance(space, Whitening)]
 
-    def _points(self, features: Features) -> Tensor:
+    def points(self, features: Features) -> Tensor:
         """Images in all deciding spaces, each space with the same say."""
         share = math.sqrt(1 / len(features))
         parts = [space(one) for space, one in zip(self._spaces(), features, strict=True)]

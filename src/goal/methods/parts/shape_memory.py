@@ -61,6 +61,12 @@ class ShapeMemory(nn.Module):
             self.directions = torch.cat([self.directions, directions])
             self.spreads = torch.cat([self.spreads, spreads * found_K1])
 
+    def extend(self, count: int) -> None:
+        """Append so many classes that have neither a mean nor a shape."""
+        for name in ("means", "directions", "spreads"):
+            rows = getattr(self, name)
+            setattr(self, name, torch.cat([rows, rows.new_zeros(count, *rows.shape[1:])]))
+
     def keep(self, places: Sequence[int]) -> None:
         """Let class i be what stands at ``places[i]``; whatever else there is, is forgotten."""
         for name in ("means", "directions", "spreads"):
