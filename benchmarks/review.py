@@ -121,7 +121,7 @@ def gallery(first: int, count: int) -> bytes:
     rng = np.random.default_rng(3)
     rows, thumbnails = {}, {}
     for id in range(first, first + min(count, MAX_CLASSES)):
-        keys = [f"{id}-{place}" for place in range(2 * PER_ROW)]
+        keys = [str(100 * id + place) for place in range(2 * PER_ROW)]
         named = [[key, f"{key}.jpg (99%)"] for key in keys]
         rows[str(id)] = {"most": named[:PER_ROW], "least": named[PER_ROW:]}
         for key in keys:
