@@ -12,7 +12,7 @@ from typing import Any
 
 from cyclopts import App
 
-from goal.cli import classes, decisions, experiments, images, model, pictures, review, tools
+from goal.cli import classes, decisions, experiments, hub, images, model, pictures, review, tools
 from goal.cli.common import console, ending, errors, rank
 from goal.common.errors import GoalError
 
@@ -57,6 +57,8 @@ app.command(review.review)
 app.command(review.serve)
 app.command(model.extend_vertices)
 app.command(model.export)
+app.command(hub.push)
+app.command(hub.pull)
 app.command(classes.suggest_names)
 app.command(tools.doctor)
 
