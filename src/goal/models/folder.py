@@ -12,6 +12,7 @@ from goal.common.errors import GoalError
 from goal.common.escaping import file_name
 from goal.models.classes import Roster
 from goal.models.history import Action
+from goal.models.nearness import Nearness, nearness
 from goal.models.page import page_is_current, stage_pictures, write_page
 from goal.models.store import StageRecord, Store
 
@@ -146,6 +147,10 @@ class ModelFolder:
                 for key, images in stage_pictures(self.store, record).items():
                     found.setdefault(roster.names[roster.owner[int(key)]], []).extend(images)
         return found
+
+    def nearness(self) -> Nearness | None:
+        """Which classes lie near each other; None where the steps did not say."""
+        return nearness(self.store, self.records, self.roster)
 
     def write_page(self, out: Path | None = None) -> Path:
         """Write ``report.html`` anew, or the same page elsewhere; return its path."""

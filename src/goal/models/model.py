@@ -26,6 +26,7 @@ from goal.methods.base import LabelledStage, Stage
 from goal.models.classes import Roster, class_names
 from goal.models.correcting import Correcting
 from goal.models.looking import look_banked
+from goal.models.nearness import NEAR, places_of
 from goal.models.origins import on_features, origin, vertex_room
 from goal.models.page import pictures
 from goal.models.piles import (
@@ -318,6 +319,7 @@ class Model(Correcting):
             **contents,
             "predictions.csv": table.csv(),
             "predictions.parquet": table.parquet(),
+            NEAR: places_of(learner.counter.means, learner.counter.within_class.within_DD),
             IMAGES: images_table(work, found),
             "skipped.csv": skipped_csv(images.skipped),
             "gallery.json": json.dumps(

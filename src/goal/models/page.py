@@ -23,6 +23,7 @@ from goal.data.own_images import ImageSet
 from goal.evaluation.chosen import MAX_CLASSES, PER_ROW, evenly
 from goal.models.classes import KnownClass, Roster
 from goal.models.gallery import Gallery, Row, read_gallery
+from goal.models.nearness import drawing, nearness
 from goal.models.predictions import Predictions
 from goal.models.records import PAGE
 from goal.models.store import StageRecord, Store
@@ -153,6 +154,7 @@ def _page(store: Store, records: Sequence[StageRecord], roster: Roster) -> str:
     labelled = [known for known in classes if known.stage == 0]
     discovered = [known for known in classes if known.stage > 0]
     shelf = _Shelf(store, records, roster)
+    near = nearness(store, records, roster)
     return render(
         "model.html",
         state=state_of(store, records, roster),
@@ -164,6 +166,8 @@ def _page(store: Store, records: Sequence[StageRecord], roster: Roster) -> str:
         commands=_commands(store.folder, discovered or classes),
         stages=[_stage_row(record) for record in reversed(records)],
         classes=[_class_row(known, roster) for known in classes],
+        tree=near and drawing(near),
+        alike=near.candidates() if near else [],
         galleries=[
             {"name": name, "title": title, "content": shelf.gallery(part)}
             for name, title, part in (

@@ -5,6 +5,7 @@
                  state.pt         the method as it was afterwards
                  predictions.csv, predictions.parquet, skipped.csv, history.jsonl, gallery.json
                  images.parquet   content digest, class and confidence of each image learned
+                 near.f32         where its classes lie, for the tree of classes
                  manifest.json    size and checksum of each of these
     stages/001/  the next step, and so on
     decisions.jsonl  every action in order, a line each: steps, names, merges, what teaches, undos
