@@ -12,7 +12,17 @@ from typing import Any
 
 from cyclopts import App
 
-from goal.cli import classes, decisions, experiments, hub, images, model, pictures, review, tools
+from goal.cli import (
+    classes,
+    decisions,
+    experiments,
+    hub,
+    images,
+    model,
+    pictures,
+    review,
+    tools,
+)
 from goal.cli.common import console, ending, errors, rank
 from goal.common.errors import GoalError
 

@@ -7,6 +7,7 @@ number; it knows nothing of folders, names, test images or the truth.
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from goal.common.errors import GoalError, pick
 from goal.common.process import Pause
 from goal.common.progress import Reporter
 from goal.common.seeding import stream
+from goal.common.wording import counted
 from goal.counting.counter import Counter, most_new
 from goal.counting.estimators import Count
 from goal.data.images import Images
@@ -27,10 +29,12 @@ from goal.learning.shared_base import SharedBase
 from goal.learning.trainer import EpochRecord, StageTrainer
 from goal.methods.base import LabelledStage, Method, Outputs, Stage, classes_of, restore
 from goal.methods.registry import METHODS
+from goal.numerics.copies import originals
 from goal.numerics.simplex import UNOWNED, VertexLedger
 from goal.settings.settings import Settings
 
 _LEAST_ROOM = 128
+_COMPARED = 100_000  # images among which copies are looked for
 _NOTED = 100_000  # images that the means of new classes are taken from
 
 
@@ -117,6 +121,22 @@ class Learner:
         """Tokens for learning stage `index`: with random views only if the method trains in it."""
         return self.bank.open(images, ids, self.method.trains(index), skipped)
 
+    def once(self, tokens: TokenSource) -> TokenSource:
+        """A stage's images without near-copies of others, which teach nothing more.
+
+        Where the method knows how far apart images usually are, and up to 100,000 of them.
+        """
+        if not self.method.usual_gap or not 0 < len(tokens) <= _COMPARED:
+            return tokens
+        features = tokens.clean(torch.arange(len(tokens))).cls.numpy()
+        first = originals(features, self.method.usual_gap)
+        kept = torch.from_numpy(np.unique(first))
+        if len(kept) == len(tokens):
+            return tokens
+        copies = counted(len(tokens) - len(kept), "image")
+        self.reporter.say(f"{copies} are near-copies of others and count once.")
+        return SomeTokens(tokens, kept)
+
     def count_new(self, tokens: TokenSource, index: int) -> Count:
         """Estimate how many classes are new in a stage's images, and how sure that is."""
         most = most_new(len(tokens), self.free)
@@ -151,40 +171,9 @@ class Learner:
         if saved is not None:
             trainer.load_state_dict(saved["trainer"])
         selection = _Selection(self.method, judge, saved and saved.get("best"))
-        pause = Pause(self.settings.training.checkpoint_seconds)
-
-        def enter(record: EpochRecord) -> None:
-            history.append(record)
-            self.reporter.epoch_done(record, len(history))
-
-        def epoch_done(record: EpochRecord) -> None:
-            enter(record)
-            selection.look()
-            if pause.over():
-                keep(
-                    {
-                        "method": self.method.state_dict(),
-                        "trainer": trainer.state_dict(),
-                        "best": selection.best,
-                        "classes": [stage.num_known, stage.num_new],
-                    }
-                )
-                pause.restart()
-
-        def run_epochs() -> None:
-            found = shared.load(trainer, self.reporter) if shared and trainer.epoch == 0 else None
-            if found is None:
-                trainer.run(epoch_done, self.reporter)
-                selection.take()
-                if shared:
-                    shared.save(trainer, history)
-                return
-            self.reporter.say("Stage 0: taking the base model that an earlier run trained.")
-            for record in found:
-                enter(record)
-
+        epochs = _Epochs(self, trainer, selection, history, keep)
         if self.method.trains(stage.index):
-            self.method.fit_stage(stage, run_epochs)
+            self.method.fit_stage(stage, lambda: epochs.run(shared))
         self.method.end_stage(stage, rng)
         agree(self.method.state_dict().values())
 
@@ -232,6 +221,56 @@ class Learner:
         """What the method makes of some images, and their scores; each image by itself."""
         outputs = self.method.infer(tokens.to(self.device))
         return outputs, self.method.class_scores(outputs)
+
+
+class _Epochs:
+    """The epochs of one stage: told, noted in the history, and kept now and then."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        trainer: StageTrainer,
+        selection: "_Selection",
+        history: list[EpochRecord],
+        keep: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._learner, self._trainer, self._selection = learner, trainer, selection
+        self._history, self._keep = history, keep
+        self._pause = Pause(learner.settings.training.checkpoint_seconds)
+
+    def run(self, shared: SharedBase | None) -> None:
+        """Run those that are left, or take over the stage as another run has trained it."""
+        reporter, fresh = self._learner.reporter, self._trainer.epoch == 0
+        found = shared.load(self._trainer, reporter) if shared and fresh else None
+        if found is None:
+            self._trainer.run(self._done, reporter)
+            self._selection.take()
+            if shared:
+                shared.save(self._trainer, self._history)
+            return
+        reporter.say("Stage 0: taking the base model that an earlier run trained.")
+        for record in found:
+            self._enter(record)
+
+    def _enter(self, record: EpochRecord) -> None:
+        self._history.append(record)
+        self._learner.reporter.epoch_done(record, len(self._history))
+
+    def _done(self, record: EpochRecord) -> None:
+        self._enter(record)
+        self._selection.look()
+        if self._pause.over():
+            self._keep(self._state())
+            self._pause.restart()
+
+    def _state(self) -> dict[str, Any]:
+        stage = self._trainer.stage
+        return {
+            "method": self._learner.method.state_dict(),
+            "trainer": self._trainer.state_dict(),
+            "best": self._selection.best,
+            "classes": [stage.num_known, stage.num_new],
+        }
 
 
 class _Selection:

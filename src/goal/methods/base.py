@@ -223,6 +223,11 @@ class Method(nn.Module):
         """
         return None
 
+    @property
+    def usual_gap(self) -> float:
+        """How far apart different images usually are (`numerics.copies`); 0 if not measured."""
+        return 0.0
+
     @classmethod
     def carried_over(cls, state: dict[str, Tensor]) -> dict[str, Tensor]:
         """A saved state as this version names its tensors; states of older versions are renamed."""

@@ -147,6 +147,11 @@ class GoalPlus(Method):
         """Share of known images that are as strange as each image, or more."""
         return self.memory.strangeness(scores)
 
+    @property
+    def usual_gap(self) -> float:
+        """How far apart labelled images usually are."""
+        return float(self.memory.gap)
+
     @classmethod
     def carried_over(cls, state: dict[str, Tensor]) -> dict[str, Tensor]:
         """States of before strangeness was measured and people were asked."""

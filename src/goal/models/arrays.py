@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from goal.backbone.tokens import TokenSource
 from goal.common.errors import GoalError
 from goal.common.progress import Reporter
 from goal.features.origin import GIVEN
@@ -87,7 +88,7 @@ class GoalPlus(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         features = validate_data(self, X, dtype=np.float32, reset=False)
-        source, index = FeatureSource(features), self.n_stages_ + 1
+        source, index = self._learner.once(FeatureSource(features)), self.n_stages_ + 1
         count = self._how_many(source, index, n_new)
         if count:
             self._learn(Stage(index, len(self.classes_), count, 0, source))
@@ -96,7 +97,7 @@ class GoalPlus(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.labels_ = self.predict(features)
         return self
 
-    def _how_many(self, source: FeatureSource, index: int, n_new: int | str) -> int:
+    def _how_many(self, source: TokenSource, index: int, n_new: int | str) -> int:
         if n_new == AUTO:
             return self._learner.count_new(source, index).count
         if isinstance(n_new, bool) or not isinstance(n_new, int | np.integer) or n_new < 1:

@@ -114,14 +114,16 @@ def _table(images: ImageSet, rows: Sequence[Learned], found: Predictions) -> Pre
 class Work:
     """What a stage is learned from: a pile, its fresh images that can be read, their tokens.
 
-    `tokens` are those of the images that can be read, then of those that have `waited`; `idle` ones
-    go on waiting. `unknown` is the share of known images that may come out as of no class.
+    `tokens` are those of the images that can be read, then of those that have `waited`, `once`
+    those without near-copies; `idle` images go on waiting. `unknown` is the share of known images
+    that may come out as of no class.
     """
 
     pile: Pile
     lost: dict[int, str]
     kept: ImageSet
     tokens: TokenSource
+    once: TokenSource
     waited: Waiting = NOTHING
     idle: Waiting = NOTHING
     unknown: float | None = None

@@ -26,6 +26,7 @@ from goal.methods.parts.discovery import Found, discover, wariness
 from goal.methods.parts.shape_memory import ShapeMemory
 from goal.methods.parts.strangeness import folds, share_above
 from goal.methods.parts.whitening import Whitening
+from goal.numerics.copies import usual_gap
 
 Features = Sequence[Tensor]
 """Unit-length features (N, D) of the same images, one or more."""
@@ -69,6 +70,7 @@ class FeatureMemory(nn.Module):
 
     known: Tensor  # means of all classes where new ones are looked for, (K, d)
     wary: Tensor  # log-odds held against each of them, 0 for labelled ones, (K,)
+    gap: Tensor  # how far apart different images usually are (`numerics.copies`), ()
     strange: Tensor  # strangeness of labelled images that were held out, ascending
 
     def __init__(self, settings: FeatureMemorySettings, spaces: int) -> None:
@@ -81,6 +83,7 @@ class FeatureMemory(nn.Module):
         self.shapes = ShapeMemory(0, s.shape, s.shape_rank)
         self.register_buffer("known", torch.zeros(0, 0, dtype=torch.float64))
         self.register_buffer("wary", torch.zeros(0, dtype=torch.float64))
+        self.register_buffer("gap", torch.zeros((), dtype=torch.float64))
         self.register_buffer("strange", torch.zeros(0, dtype=torch.float64))
 
     def __len__(self) -> int:
@@ -94,6 +97,8 @@ class FeatureMemory(nn.Module):
             for left, out in folds(labels_N, count)
         ]
         self.strange = torch.cat([self.strange[:0], *held_out]).sort().values
+        if self.settings.unit_length:
+            self.gap = self.gap.new_tensor(usual_gap(features[0].cpu().numpy()))
 
     def _fit(self, features: Features, labels_N: Tensor, count: int) -> None:
         self.looking.fit(features[0], labels_N, count)
@@ -189,7 +194,8 @@ class FeatureMemory(nn.Module):
     @staticmethod
     def carried_over(state: dict[str, Tensor]) -> dict[str, Tensor]:
         """A saved state of a method that has a memory, with what older versions did not measure."""
-        return {"memory.strange": torch.zeros(0, dtype=torch.float64), **state}
+        missing = {"memory.strange": torch.zeros(0), "memory.gap": torch.zeros(())}
+        return {**{name: one.double() for name, one in missing.items()}, **state}
 
     def _spaces(self) -> list[Whitening]:
         """The spaces that decide."""
