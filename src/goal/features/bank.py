@@ -103,7 +103,7 @@ class FeatureBank:
 
         The store has half precision; features that it cannot hold are not kept.
         """
-        known = self._known(given)
+        known = self._known(given.images)
         if known is None or not len(known):
             return
         store, lost = FeatureStore.ready(self._folder, self.origin), dict[int, str]()

@@ -120,8 +120,8 @@ class Asking:
             named_K: What the person calls each class of before the stage, -1 for nothing yet.
         """
         self._memory, self._features, self._first = memory, features, first
-        self._points = memory.looking(features[0])
-        self._found = self._shares = shares_NM
+        self._points = memory.looking(features[0]).double()
+        self._found = self._shares = shares_NM.double()
         named = named_K.tolist() + [NOBODY] * (first - len(named_K))
         self._class_of = {name: one for one, name in enumerate(named) if name != NOBODY}
         self._named = named

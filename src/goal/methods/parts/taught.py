@@ -112,7 +112,7 @@ def settled(
     start_Md: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """How much each image belongs to each touched class, (N, M), and their means, (M, d)."""
-    points_Nd = memory.looking(features[0])
+    points_Nd = memory.looking(features[0]).double()
     pinned_N = answers.pinned(len(points_Nd)).to(points_Nd.device)
     if start_Md is None:
         start_Md = torch.stack([_start(memory, points_Nd, pinned_N, one) for one in touched])
