@@ -2,8 +2,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DOCS_INSTALLED := $(VENV)/.docs-installed
 
-.PHONY: help demo test bench check format torture audit wheel-check screenshot backbone clean
+.PHONY: help demo test bench check docs format torture audit wheel-check screenshot moving-picture \
+  backbone clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -21,6 +23,11 @@ check: $(INSTALLED)  ## Lint, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(DOCS_INSTALLED)  ## Build the documentation site into build/site and check its links
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m website.check build/site
+	$(BIN)/pytest tests/docs/test_built_site.py
 
 format: $(INSTALLED)  ## Apply formatting and safe fixes
 	$(BIN)/ruff check --fix .
@@ -42,6 +49,9 @@ screenshot: $(INSTALLED)  ## Take the README's pictures of the demo again (needs
 	$(BIN)/python -m tests.browser.screenshot build/demo/report.html docs/images/report.png
 	$(BIN)/python -m tests.browser.review_screenshots build/demo-model docs/images
 
+moving-picture: $(INSTALLED)  ## Make the README's moving picture again: digits, stage after stage
+	OMP_NUM_THREADS=1 $(BIN)/python -m website.moving docs/images/stages.webp
+
 backbone: $(INSTALLED)  ## Pretrain the embedded backbone again (a few minutes; one thread, for the same bits)
 	OMP_NUM_THREADS=1 $(BIN)/goal pretrain --dataset digits --out build/digits-vit
 
@@ -51,6 +61,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(INSTALLED)
+
+$(DOCS_INSTALLED): $(INSTALLED)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  mkdocs mkdocs-material 'mkdocstrings[python]'
+	@touch $(DOCS_INSTALLED)
 
 clean:  ## Remove the environment and build products
 	rm -rf $(VENV) build dist

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pyarrow.parquet
 import torch
 from PIL import Image
@@ -26,9 +27,13 @@ from goal.bank.shelf import Shelf
 from goal.common.errors import GoalError
 from goal.common.escaping import file_name, visible
 from goal.common.progress import Reporter
+from goal.data.collections import open_images
 from goal.data.fetching import unpack
 from goal.data.images import DataSettings, FileImages
 from goal.data.sets import load_dataset
+from goal.features.given import known_features, read_features
+from goal.features.origin import Origin
+from goal.features.store import FeatureStore
 from goal.models.classes import Roster
 from goal.models.names import read_names
 from goal.models.page import write_page
@@ -321,6 +326,80 @@ def lists_of_names(folder: Path) -> Attempt:
     return attempt
 
 
+def given_features(folder: Path) -> Attempt:
+    """Arrays, archives and tables that people bring."""
+    values = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
+    labels = np.array(["cat", "dog", "owl"] * 3)
+    np.save(folder / "x.npy", values)
+    np.savez_compressed(folder / "x.npz", X=values, y=labels)
+    lists = pyarrow.array(values.tolist(), pyarrow.list_(pyarrow.float32()))
+    table = pyarrow.table({"feature": lists, "label": labels})
+    pyarrow.parquet.write_table(table, folder / "x.parquet")
+    contents = {name: (folder / name).read_bytes() for name in ("x.npy", "x.npz", "x.parquet")}
+
+    def attempt(rng: random.Random) -> str:
+        name = rng.choice(sorted(contents))
+        path = folder / f"bad{Path(name).suffix}"
+        path.write_bytes(damaged(contents[name], rng))
+
+        def read() -> None:
+            found = known_features(read_features(path).images.images)
+            assert found is not None and np.isfinite(found.features).all()
+
+        return tried(read)
+
+    return attempt
+
+
+def feature_store(folder: Path) -> Attempt:
+    origin = Origin(backbone="b", fingerprint="f", reads="CLS", width=4)
+    good = FeatureStore.ready(folder / "good", origin)
+    values = np.random.default_rng(0).normal(size=(9, 4))
+    good.append([f"{n}.png" for n in range(9)], [bytes([n]) * 16 for n in range(9)], values)
+    names = [path.name for path in sorted(good.folder.iterdir())]
+    shutil.copytree(good.folder, folder / "bad")
+
+    def read() -> None:
+        store = FeatureStore(folder / "bad")
+        assert store.features().shape == (9, 4) and len(store.names()) == 9
+        assert np.isfinite(store.features()).all() and len(store.find(good.digests())) == 9
+
+    def attempt(rng: random.Random) -> str:
+        name = rng.choice(names)
+        (folder / "bad" / name).write_bytes(damaged((good.folder / name).read_bytes(), rng))
+        outcome = tried(read)
+        shutil.copy(good.folder / name, folder / "bad" / name)
+        return outcome
+
+    return attempt
+
+
+def collections(folder: Path) -> Attempt:
+    """Tar shards and lists of files."""
+    write_image(folder / "a.png")
+    with tarfile.open(folder / "x.tar", "w") as packed:
+        packed.add(folder / "a.png", "a.png")
+    (folder / "x.csv").write_text("file,label\na.png,cat\n")
+    (folder / "x.txt").write_text("a.png\n")
+    table = pyarrow.table({"file": ["a.png", "b.png"], "rest": [1, 2]})
+    pyarrow.parquet.write_table(table, folder / "x.parquet")
+    contents = {path.suffix: path.read_bytes() for path in folder.glob("x.*")}
+
+    def attempt(rng: random.Random) -> str:
+        suffix = rng.choice(sorted(contents))
+        path = folder / f"bad{suffix}"
+        path.write_bytes(damaged(contents[suffix], rng))
+
+        def read() -> None:
+            given = open_images([path], Reporter())
+            for at in range(min(3, len(given))):
+                assert given.images.image(at).mode == "RGB"
+
+        return tried(read)
+
+    return attempt
+
+
 TARGETS: dict[str, Callable[[Path], Attempt]] = {
     "settings files": settings_file,
     "assignments": assignment,
@@ -333,4 +412,7 @@ TARGETS: dict[str, Callable[[Path], Attempt]] = {
     "archives": archive,
     "class names and tables": class_names,
     "lists of names": lists_of_names,
+    "given features": given_features,
+    "feature stores": feature_store,
+    "tar shards and lists": collections,
 }

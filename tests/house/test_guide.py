@@ -16,7 +16,7 @@ from tests.models.digit_folders import QUICK, write_digits
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guide" / "other-tools.md").read_text(encoding="utf-8")
-MANIFESTS, CLEANLAB = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+MANIFESTS, _, CLEANLAB = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def doubtful(

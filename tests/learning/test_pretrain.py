@@ -87,3 +87,12 @@ def test_only_base_classes_are_looked_at(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(SystemExit, match="0"):
         main(["pretrain", "--out", str(tmp_path / "vit"), "--set", *flags])
     assert seen == {0, 1, 2, 3}
+
+
+def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("precious")
+    (folder := tmp_path / "out").mkdir()
+    (folder / "model.safetensors").symlink_to(tmp_path / "victim")
+    with pytest.raises(GoalError, match=r"not empty \(there is model\.safetensors\)"):
+        pretrain(noise_images(), np.arange(16), TRANSFORM, TINY, folder)
+    assert (tmp_path / "victim").read_text() == "precious"

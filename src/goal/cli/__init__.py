@@ -17,6 +17,7 @@ from goal.cli import (
     decisions,
     experiments,
     exploring,
+    hub,
     images,
     model,
     pictures,
@@ -70,6 +71,8 @@ app.command(review.review)
 app.command(review.serve)
 app.command(model.extend_vertices)
 app.command(model.export)
+app.command(hub.push)
+app.command(hub.pull)
 app.command(classes.suggest_names)
 app.command(tools.doctor)
 

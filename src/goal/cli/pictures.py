@@ -15,11 +15,14 @@ def report(*folders: Path, out: Path | None = None) -> None:
         folders: Run folders, or folders that hold some.
         out: The file to write. Default: report.html in the first folder.
     """
+    from goal.models.places import outside_models
     from goal.report.page import write_report
 
     if not folders:
         raise GoalError("Give at least one folder with finished runs.")
-    path = write_report(list(folders), out or folders[0] / "report.html")
+    target = out or folders[0] / "report.html"
+    outside_models(target)
+    path = write_report(list(folders), target)
     console.say(f"Report: {path.resolve()}")
 
 
@@ -33,9 +36,11 @@ def figures(*folders: Path, out: Path) -> None:
         folders: Run folders, or folders that hold some.
         out: Folder for the figures.
     """
+    from goal.models.places import outside_models
     from goal.report.figures import write_figures
 
     if not folders:
         raise GoalError("Give at least one folder with finished runs.")
+    outside_models(out)
     for path in write_figures(list(folders), out):
         console.say(str(path))

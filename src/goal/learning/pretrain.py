@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,15 @@ from transformers import ViTConfig, ViTModel
 from goal.backbone.load import quiet_transformers
 from goal.common.arrays import IntArray
 from goal.common.errors import GoalError
+from goal.common.escaping import file_name, visible
 from goal.common.progress import Reporter
 from goal.common.section import Section
 from goal.common.seeding import stream
 from goal.data.images import Images
 from goal.data.transforms import TransformSettings, clean
 from goal.storage import checkpoint
-from goal.storage.files import write_json
+from goal.storage.files import is_leftover, read_bytes, write_bytes, write_json
+from goal.storage.manifest import MOST_BYTES
 
 PIXEL_MEAN = PIXEL_STD = (0.5, 0.5, 0.5)
 
@@ -118,6 +121,7 @@ def pretrain(
         raise GoalError(f"Pretraining needs at least 2 images; there are {len(ids)}.")
     folder.mkdir(parents=True, exist_ok=True)
     state = folder / "pretraining.pt"
+    _require_own(folder, state)
     work = _Pretraining(images, ids, transform, settings)
     if state.exists():
         work.load_state_dict(checkpoint.load(state))
@@ -127,14 +131,26 @@ def pretrain(
         (reporter or Reporter()).note("Pretraining", f"loss {loss:.3f}")
         if (epoch + 1) % 20 == 0:
             checkpoint.save(state, work.state_dict())
-    with quiet_transformers():
-        work.teacher.vit.save_pretrained(folder)
+    with quiet_transformers(), TemporaryDirectory() as place:
+        work.teacher.vit.save_pretrained(place)
+        for path in sorted(Path(place).iterdir()):
+            write_bytes(folder / path.name, read_bytes(path, MOST_BYTES))
     write_json(
         folder / "preprocessor_config.json", {"image_mean": PIXEL_MEAN, "image_std": PIXEL_STD}
     )
     recipe = {"images": len(ids), "transform": transform.model_dump()}
     write_json(folder / "pretraining.json", recipe | {"settings": settings.model_dump()})
     state.unlink(missing_ok=True)
+
+
+def _require_own(folder: Path, state: Path) -> None:
+    """Raise an error if a folder holds what is not an unfinished pretraining."""
+    names = sorted(path.name for path in folder.iterdir() if not is_leftover(path.name))
+    if names and state.name not in names:
+        raise GoalError(
+            f"{file_name(folder)} is not empty (there is {visible(names[0])}) and holds no "
+            "unfinished pretraining. Choose another --out."
+        )
 
 
 class _Pretraining:

@@ -23,6 +23,7 @@ from goal.common.escaping import file_name
 from goal.common.progress import Reporter
 from goal.data.own_images import gather
 from goal.models.classes import KnownClass
+from goal.models.hub import pull
 from goal.models.labels import class_labels, stage_classes, whole_numbers, with_unknown
 from goal.models.model import AUTO, Model
 from goal.models.places import copy_model, model_files
@@ -274,14 +275,45 @@ class Goal(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Store(Path(folder)).require()
         copy = TemporaryDirectory(prefix="goal-")
         copy_model(Path(folder), Path(copy.name))
-        model = Model(Path(copy.name), device=device, backbone=backbone, download=download)
+        return cls._opened(copy, device, backbone, download)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str,
+        device: str = "cpu",
+        *,
+        backbone: str | None = None,
+        download: bool = True,
+    ) -> Self:
+        """Read a model that `goal push` wrote.
+
+        Args:
+            source: ``user/name`` on the hub, or a folder.
+            device: Where to compute.
+            backbone: Where the backbone is, if it is no public one.
+            download: Whether model and backbone may be fetched, if they are not on this machine.
+        """
+        folder = TemporaryDirectory(prefix="goal-")
+        pull(source, Path(folder.name), download=download)
+        return cls._opened(folder, device, backbone, download)
+
+    @classmethod
+    def _opened(
+        cls,
+        folder: "TemporaryDirectory[str]",
+        device: str,
+        backbone: str | None,
+        download: bool,
+    ) -> Self:
+        model = Model(Path(folder.name), device=device, backbone=backbone, download=download)
         settings = model.settings
         name = backbone or settings.backbone.name
         loaded = cls(settings.method.name, name, settings.seed, device, download=download)
         plain = settings.plain()
         loaded.settings = {key: plain[key] for key in ("transform", "bank", "training", "method")}
         loaded.settings["backbone"] = {**plain["backbone"], "name": name}
-        loaded._take(model, copy)
+        loaded._take(model, folder)
         return loaded
 
     def __getstate__(self) -> dict[str, Any]:

@@ -138,7 +138,13 @@ class Store:
         """What a step's ``state.pt`` holds."""
         from goal.storage import checkpoint  # torch: only for those who compute
 
-        return checkpoint.load(self.path(step) / "state.pt")
+        state = checkpoint.load(self.path(step) / "state.pt")
+        if not state:
+            raise GoalError(
+                f"{file_name(self.folder)} was pulled and came with its last stage only. `goal "
+                "redo` brings that back."
+            )
+        return state
 
     def _record(self, step: int) -> StageRecord:
         """A step's record, parsed once as long as its file is the same."""
