@@ -16,7 +16,18 @@ from goal.cli import (
     classes,
     decisions,
     experiments,
+from goal.cli import (
+    classes,
+    decisions,
+    experiments,
     exploring,
+    hub,
+    images,
+    model,
+    pictures,
+    review,
+    tools,
+)
     hub,
     images,
     model,

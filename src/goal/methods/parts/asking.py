@@ -193,7 +193,7 @@ class Asking:
         with others, or has none, at its answered images. A cluster that lost its name to
         another starts again, at images that no class explains.
         """
-        start = self._memory.known[self._new].clone()
+        start = self._memory.known[self._new].to(self._points, copy=True)
         pinned = answers.pinned(len(self._points)).to(self._points.device)
         for row, slot in enumerate(match):
             alone = float(votes_JM[row, slot]) > 0.5 and int((votes_JM[:, slot] > 0.5).sum()) == 1
@@ -207,7 +207,7 @@ class Asking:
         return start
 
     def _unexplained(self, means_Md: Tensor) -> Tensor:
-        known = torch.cat([self._memory.known[: self._first], means_Md])
+        known = torch.cat([self._memory.known[: self._first].to(self._points), means_Md])
         far = torch.cdist(self._points, known).amin(dim=1)
         near = (self._points - self._points[far.argmax()]).norm(dim=1)
         return torch.as_tensor(self._points[near.argsort()[:_FEW]].mean(dim=0))
