@@ -16,18 +16,7 @@ from goal.cli import (
     classes,
     decisions,
     experiments,
-from goal.cli import (
-    classes,
-    decisions,
-    experiments,
     exploring,
-    hub,
-    images,
-    model,
-    pictures,
-    review,
-    tools,
-)
     hub,
     images,
     model,
