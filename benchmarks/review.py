@@ -7,7 +7,10 @@ what an action changed, each the median of several tries with the slowest beside
 """
 
 import argparse
+import base64
 import hashlib
+import io
+import json
 import os
 import re
 import shutil
@@ -18,46 +21,113 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+from goal.common.arrays import IntArray
 from goal.data.own_images import ImageSet
+from goal.evaluation.chosen import MAX_CLASSES, PER_ROW
 from goal.features.given import FeatureImages
 from goal.features.origin import GIVEN, Origin
 from goal.features.store import FeatureStore
 from goal.models.model import Model
+from goal.models.piles import IMAGES
 from goal.models.settings import model_settings
 from goal.pages.galleries import thumbnail
 from goal.review.thumbnails import FOLDER, SIDE
 from tests.browser.conftest import ARGUMENTS, PATIENCE
 
-KNOWN, WIDTH, TRIES, SHADES = 30, 384, 7, 200
-QUICK = {"restarts": 1, "discovery_dimensions": 48, "pretrained_dimensions": 64}
+KNOWN, EACH, WIDTH, TRIES, SHADES = 30, 40, 384, 5, 200
+QUICK = {
+    "discovery_dimensions": 48,
+    "pretrained_dimensions": 64,
+    "shape_rank": 8,
+}
 
 
 def plant(folder: Path, images: int, classes: int) -> None:
-    """Write a model folder of so many images and classes, with their thumbnails."""
+    """Write a model folder of so many images and classes, with their thumbnails.
+
+    What the first stage learned is real; the second is written as `goal discover` would write it,
+    with the memory of a model that was given all classes with labels.
+    """
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(classes, WIDTH)).astype(np.float32)
-    truth = np.concatenate([np.repeat(np.arange(KNOWN), 40), rng.integers(0, classes, images)])
-    truth = truth[:images]
+    every = np.repeat(np.arange(classes), EACH)
+    truth = np.concatenate([every, rng.integers(0, classes, images - len(every))])
     features = centres[truth] + 0.45 * rng.normal(size=(images, WIDTH)).astype(np.float32)
     digests = [hashlib.sha256(str(n).encode()).digest()[:16] for n in range(images)]
     origin = Origin(backbone=GIVEN, fingerprint=f"given-{WIDTH}", reads=GIVEN, width=WIDTH)
     names = [f"week/{n:06d}.jpg" for n in range(images)]
     held = FeatureImages(features.astype(np.float16), digests, origin)
     everything = ImageSet(held, names, list(range(images)), [])
-    first = KNOWN * 40
-    model = Model(folder)
-    labelled = everything.chosen(range(first))
-    labels = [f"known {number}" for number in range(KNOWN)]
     settings = model_settings("goal-plus", GIVEN, 0, settings={"method": QUICK})
-    model.fit(labelled, truth[:first], labels, settings)
-    model.discover(everything.chosen(range(first, images)), classes - KNOWN)
+    labels = [f"known {number}" for number in range(classes)]
+    first = KNOWN * EACH
+    with tempfile.TemporaryDirectory() as place:
+        whole = Model(Path(place) / "whole")
+        whole.fit(everything.chosen(range(len(every))), every, labels, settings)
+        state = whole.store.state(0)
+        model = Model(folder)
+        model.fit(everything.chosen(range(first)), every[:first], labels[:KNOWN], settings)
+    discovered(model, names[first:], digests[first:], truth[first:], state)
     FeatureStore.ready(folder / "features", origin).append(names, digests, held.features)
     draw(folder, digests)
+
+
+def discovered(
+    model: Model, names: list[str], digests: list[bytes], ids: IntArray, state: dict[str, Any]
+) -> None:
+    """Write a stage in which so many classes were found."""
+    rng = np.random.default_rng(2)
+    sure = rng.uniform(0.5, 1, len(ids))
+    columns = {
+        "file": names,
+        "path": pyarrow.array([None] * len(names), pyarrow.string()),
+        "digest": pyarrow.array(digests, pyarrow.binary()),
+        "class_id": ids,
+        "confidence": sure,
+        "second": (ids + 1) % (ids.max() + 1),
+        "second_confidence": 1 - sure,
+    }
+    count = int(ids.max()) + 1 - KNOWN
+    sizes = {str(id): int(number) for id, number in enumerate(np.bincount(ids)) if number}
+    record = model.records[0].model_copy(
+        update={
+            "kind": "discover",
+            "step": 1,
+            "index": 1,
+            "num_known": KNOWN,
+            "names": [f"new-{number}" for number in range(1, count + 1)],
+            "vertices": [None] * count,
+            "sizes": sizes,
+            "images": len(names),
+        }
+    )
+    table = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), table)
+    contents = {IMAGES: table.getvalue(), "gallery.json": gallery(KNOWN, count)}
+    with model.changing():
+        model.store.commit(record, contents, state)
+
+
+def gallery(first: int, count: int) -> bytes:
+    """What a stage keeps for the model's page: twelve small pictures of each class."""
+    rng = np.random.default_rng(3)
+    rows, thumbnails = {}, {}
+    for id in range(first, first + min(count, MAX_CLASSES)):
+        keys = [f"{id}-{place}" for place in range(2 * PER_ROW)]
+        named = [[key, f"{key}.jpg (99%)"] for key in keys]
+        rows[str(id)] = {"most": named[:PER_ROW], "least": named[PER_ROW:]}
+        for key in keys:
+            noise = Image.fromarray(rng.integers(0, 255, (8, 8, 3), dtype=np.uint8))
+            thumbnails[key] = base64.b64encode(thumbnail(noise.resize((64, 64)))).decode()
+    return json.dumps({"classes": rows, "thumbnails": thumbnails}).encode()
 
 
 def draw(folder: Path, digests: list[bytes]) -> None:

@@ -416,3 +416,90 @@ def test_scrolling_holds_no_more_than_is_in_sight(window: Window) -> None:
     assert held < total
     page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
     expect(page.locator(f".cell[data-place='{total - 1}']")).to_be_visible()
+
+
+def size_shown(page: Page) -> int:
+    return int(page.locator("header.screen .soft").first.inner_text().split()[0])
+
+
+def test_images_are_moved_by_mouse_and_rejected_by_mouse(window: Window) -> None:
+    page = window.go("class=3")
+    cells = page.locator(".cell")
+    expect(cells.nth(3)).to_be_visible()
+    before = size_shown(page)
+    first = cells.nth(1).get_attribute("data-id")
+    cells.nth(1).click()
+    page.get_by_role("button", name="Move").click()
+    page.get_by_role("option", name="new-2").click()
+    expect(page.locator(".selection")).to_be_hidden()
+    expect(page.locator(f".cell[data-id='{first}']")).to_have_count(0)
+    assert size_shown(page) < before
+    toast(page).get_by_role("button", name="Undo").click()
+    expect(page.locator("header.screen .soft").first).to_contain_text(f"{before} images")
+    cells.nth(0).click()
+    second = cells.nth(0).get_attribute("data-id")
+    page.get_by_role("button", name="Reject").click()
+    expect(page.locator(f".cell[data-id='{second}']")).to_have_count(0)
+
+
+def test_images_are_moved_to_a_new_class_and_rejected_by_keyboard(window: Window) -> None:
+    page = window.go("class=3")
+    expect(page.locator(".cell").first).to_be_visible()
+    for key in ("j", "x", "j", "j", "j", "Shift+X", "m"):
+        page.keyboard.press(key)
+    page.keyboard.type("by keys")
+    page.keyboard.press("Enter")
+    expect(page.locator(".selection")).to_be_hidden()
+    expect(toast(page)).to_contain_text("by keys")
+    assert "by keys" in names(window.served)
+    page.keyboard.press("u")
+    expect(toast(page)).to_contain_text("taking back")
+    for key in ("j", "x"):
+        page.keyboard.press(key)
+    chosen = page.locator(".cell[aria-selected='true']").get_attribute("data-id")
+    page.keyboard.press("r")
+    expect(page.locator(f".cell[data-id='{chosen}']")).to_have_count(0)
+
+
+def test_a_class_is_confirmed_split_and_junked_by_mouse(window: Window) -> None:
+    page = window.go("class=3")
+    tools = page.locator("header.screen .buttons")
+    tools.get_by_role("button", name="Confirm").click()
+    expect(page.locator("header.screen .badge")).to_have_text("confirmed")
+    tools.get_by_role("button", name="Split").click()
+    expect(toast(page)).to_contain_text("splitting")
+    toast(page).get_by_role("button", name="Undo").click()
+    expect(toast(page)).to_contain_text("taking back of the splitting")
+    tools.get_by_role("button", name="Junk").click()
+    page.get_by_role("button", name="Junk it").click()
+    expect(page.locator("h1")).to_have_text("This class is not there")
+    assert "new-1" not in names(window.served)
+    window.go("unsure")
+    expect(page.locator(".cell").first).to_be_visible()
+
+
+def test_a_class_is_confirmed_split_and_junked_by_keyboard(window: Window) -> None:
+    page = window.go("class=3")
+    expect(page.locator(".cell").first).to_be_visible()
+    page.keyboard.press("c")
+    expect(page.locator("header.screen .badge")).to_have_text("confirmed")
+    page.keyboard.press("s")
+    expect(toast(page)).to_contain_text("splitting")
+    page.keyboard.press("u")
+    expect(toast(page)).to_contain_text("taking back of the splitting")
+    page.keyboard.press("d")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("This class is not there")
+    assert "new-1" not in names(window.served)
+
+
+def test_the_inbox_is_worked_off_by_keyboard(window: Window) -> None:
+    page = window.page
+    expect(page.locator(".cards .card").first).to_be_visible()
+    page.keyboard.press("j")
+    page.keyboard.press("c")
+    expect(page.locator(".cards .card[data-kind='class']")).to_have_count(1)
+    page.keyboard.press("j")
+    page.keyboard.press("c")
+    expect(page.locator("h1")).to_have_text("Nothing to decide")

@@ -1,6 +1,7 @@
 """Commands that need no torch load none, nor what is as slow; completion; versions."""
 
 import os
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -46,6 +47,24 @@ def test_a_refused_command_loads_nothing(tmp_path: Path) -> None:
     none = str(tmp_path / "none")
     commands = [["compare", none], ["report", none], ["list", "nothing"], ["run", "--nothing"]]
     assert loaded_by(*commands) == set()
+
+
+def test_the_estimator_loads_no_networks() -> None:
+    assert "transformers" not in loaded_by(statement="from goal import Goal")
+
+
+def test_a_refused_fit_loads_nothing(tmp_path: Path) -> None:
+    fixture = Path(__file__).parents[1] / "fixtures" / "format-1" / "model"
+    taught = shutil.copytree(fixture, tmp_path / "taught")
+    fitted = shutil.copytree(fixture, tmp_path / "fitted")
+    shutil.rmtree(fitted / "stages" / "001")
+    other = write_digits(tmp_path / "other", {8: range(2), 9: range(2)}, labelled=True)
+    commands = [["fit", str(other), "--model", str(model)] for model in (taught, fitted)]
+    for command in commands:
+        assert loaded_by(command) == set()
+        words = [sys.executable, "-m", "goal", *command]
+        done = subprocess.run(words, capture_output=True, text=True)
+        assert done.returncode == 1 and "holds a model already" in done.stderr
 
 
 def test_versions(tmp_path: Path) -> None:

@@ -72,6 +72,17 @@ def test_95_percent_new_is_all_counted() -> None:
     assert count(dict.fromkeys(range(KNOWN), 4) | dict.fromkeys(range(5, 9), 95)) == 4
 
 
+def test_known_classes_that_drift_are_not_new() -> None:
+    """By 1.6 deviations of images from where labels showed them, then by 3.3; 4.9 are too many."""
+    classes = known()
+    for stage in (1, 2):
+        ways = F.normalize(torch.randn(KNOWN, WIDTH, generator=rng(8)), dim=1)
+        moved = planted(dict.fromkeys(range(KNOWN), 30), stage)
+        nearest = torch.cdist(moved, classes[0]).argmin(dim=1)
+        features = F.normalize(moved + 0.1 * stage * ways[nearest], dim=1)
+        assert estimate_new(features, *classes, 6, rng(stage)) == 0
+
+
 @pytest.mark.parametrize("label", [0, 50])
 def test_copies_of_one_image_are_at_most_one_class(label: int) -> None:
     copies = planted({label: 1}, 4).expand(60, -1)

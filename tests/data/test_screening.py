@@ -36,6 +36,21 @@ def test_a_tree_is_listed_sorted_and_bad_files_come_with_reasons(tmp_path: Path)
     assert "No such file" in reasons["gone.png"]
 
 
+def test_class_folders_that_are_links_are_listed_and_not_followed(tmp_path: Path) -> None:
+    write_image(tmp_path / "secret" / "1.png")
+    labelled = tmp_path / "labelled"
+    labelled.mkdir()
+    (labelled / "dog").symlink_to(tmp_path / "secret")
+    with pytest.raises(GoalError, match="links, which are not followed"):
+        screen_classes(labelled, Reporter())
+    write_image(labelled / "cat" / "1.png")
+    (labelled / ".cow").mkdir()
+    classes = screen_classes(labelled, Reporter())
+    assert list(classes) == ["cat"] and len(classes["cat"].paths) == 1
+    told = {path.name: reason for path, reason in classes["cat"].skipped}
+    assert "begins with a dot" in told[".cow"] and "link to a folder" in told["dog"]
+
+
 def test_an_enormous_image_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("goal.data.decoding.MOST_PIXELS", 15)
     found = screen([write_image(tmp_path / "a.png", side=4)], Reporter())

@@ -163,6 +163,17 @@ def test_importing_the_package_is_light_and_silent() -> None:
     assert result.stdout == "False\n" and result.stderr == ""
 
 
+def test_functions_stay_short() -> None:
+    nodes = [node for path in MODULES for node in ast.walk(ast.parse(path.read_text()))]
+    lengths = sorted(
+        (node.end_lineno or 0) - node.lineno + 1
+        for node in nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    assert lengths[int(0.95 * len(lengths))] <= 26
+    assert lengths[-1] <= 60
+
+
 def test_modules_stay_short() -> None:
     long = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in MODULES}
     assert {name: count for name, count in long.items() if count > 400} == {}

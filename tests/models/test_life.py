@@ -22,6 +22,7 @@ from goal.data.own_images import gather
 from goal.models import backbones, folder
 from goal.models.model import Model
 from goal.models.places import writable
+from goal.models.store import StageRecord
 from tests.cli.test_commands import run
 from tests.models.digit_folders import QUICK, digits, fitted, held, screened, write_digits
 
@@ -84,6 +85,31 @@ def test_a_flipped_bit_in_the_gallery_is_explained(
     path.write_bytes(content)
     code, _, err = run(capsys, "show", "--model", str(model.store.folder))
     assert code == 1 and "gallery.json has changed" in err
+
+
+@pytest.mark.parametrize("words", [["classes"], ["predict"], ["discover"], ["export"], ["undo"]])
+def test_a_command_parses_each_step_once(
+    model: Model,
+    tmp_path: Path,
+    words: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed: list[int] = []
+    parse = StageRecord.parse
+
+    def noting(content: Any, *where: Any) -> StageRecord:
+        parsed.append(content["step"])
+        return parse(content, *where)
+
+    monkeypatch.setattr(StageRecord, "parse", noting)
+    more = {"export": ["--onnx", str(tmp_path / "m.onnx")]}
+    week = [str(tmp_path / "week")] if words[0] in ("predict", "discover") else []
+    code, _, err = run(
+        capsys, *words, *week, "--model", str(model.store.folder), *more.get(words[0], [])
+    )
+    assert code == 0, err
+    assert sorted(parsed) == [0, 1]
 
 
 def test_nothing_is_overwritten_unasked(
@@ -171,7 +197,8 @@ def test_pickles_and_copies_stand_for_themselves() -> None:
         twin.discover(held({7: range(12)})[0], 1.5)  # type: ignore[arg-type]
     assert twin.rename(4, 9).classes_.tolist() == [0, 1, 2, 3, 9, 5]
     merged = twin.merge(9, 5).classes_.tolist()
-    assert merged == [0, 1, 2, 3, 9] and len(twin.unmerge("new-2").classes_) == 6
+    assert merged == [0, 1, 2, 3, 9] and twin.unmerge(5).classes_.tolist() == [0, 1, 2, 3, 9, 5]
+    assert len(twin.merge(9, 5).unmerge("new-2").classes_) == 6
     assert twin.rename(9, "four").classes_.tolist() == ["0", "1", "2", "3", "four", "new-2"]
 
 

@@ -8,12 +8,16 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from goal.common.errors import GoalError
 from goal.models.classes import Roster
-from goal.models.page import page_is_current, write_page
+from goal.models.page import page_is_current, pictures, write_page
+from goal.models.predictions import Predictions
+from goal.models.records import Estimate
 from goal.models.store import Judgement, StageRecord, Store
+from tests.models.digit_folders import screened, write_digits
 from tests.pages.hostile import STRANGE, TAG, assert_harmless
 
 
@@ -93,7 +97,7 @@ def test_card_and_table_count_the_same_images(tmp_path: Path) -> None:
     store, records = shop(tmp_path)
     page = write_page(store, records, Roster(records, Judgement())).read_text()
     assert cards_of(page)["new-1"]["note"] == "146 images: 134 at stage 1, 12 at stage 2"
-    assert ["new-1", "stage 1", "–", "146", "2", "–"] in table_of(page, "classes")
+    assert ["new-1", "stage 1", "146", "2"] in table_of(page, "classes")  # nothing is merged
     assert cards_of(page)["dog"]["note"] == "1 image, with labels"
     assert "152" not in page and "<b>2 classes</b> learned" in page and "in 161 images" in page
 
@@ -107,6 +111,19 @@ def test_labelled_classes_have_pictures_too(tmp_path: Path) -> None:
     assert base64.b64encode(b"0-0").decode() in page
 
 
+def test_labelled_pictures_say_what_the_model_makes_of_them(tmp_path: Path) -> None:
+    given = screened(write_digits(tmp_path, {0: range(8)}))
+    names = [f"{place}.png" for place in range(8)]
+    records = [record("fit", 0, 0, num_known=0, names=["cat", "dog"], vertices=[None, None])]
+    ids = np.array([0, 0, 0, 1, 0, 0, 0, 0])
+    sure = np.array([0.6, 0.9, 0.5, 0.99, 0.8, 0.7, 0.95, 0.85])
+    found = Predictions(names, ids, sure, Roster(records, Judgement()), 0, [])
+    rows = pictures(given, found, 0, np.zeros(8, np.int64))["classes"]["0"]
+    assert [caption for _, caption in rows["most"]][:2] == ["6.png (95%)", "1.png (90%)"]
+    least = ["3.png (taken for another class)", "2.png (50%)"]
+    assert [caption for _, caption in rows["least"]] == least
+
+
 def test_a_merged_class_has_one_card_with_the_pictures_of_both(tmp_path: Path) -> None:
     store, records = shop(tmp_path)
     judgement = Judgement(names={"2": "tractor"}, merged={"3": 2})
@@ -115,14 +132,16 @@ def test_a_merged_class_has_one_card_with_the_pictures_of_both(tmp_path: Path) -
     card = cards_of(page)["tractor"]
     assert list(card["rows"]) == ["most confident", "most confident, merged from new-2"]
     assert card["note"] == "151 images: 139 at stage 1, 12 at stage 2"
+    assert ["tractor", "stage 1", "new-2", "151", "2"] in table_of(page, "classes")
+    assert ["dog", "labels", "–", "1", "1"] in table_of(page, "classes")
 
 
 def test_times_and_commands_are_for_people(tmp_path: Path) -> None:
     store, records = shop(tmp_path)
     judgement = Judgement(names={"2": "it's; rm -rf\n/"})
     page = write_page(store, records, Roster(records, judgement)).read_text()
-    assert "8 November 2026, 09:05 UTC" in page and "T09:05" not in page
-    assert ["1", "discovered", "8 November 2026, 09:05 UTC", "1,139", "0", "2"] in table_of(
+    assert "8 Nov 2026, 09:05 UTC" in page and "T09:05" not in page
+    assert ["1", "discovered", "8 Nov 2026, 09:05 UTC", "1,139", "0", "2"] in table_of(
         page, "stages"
     )
     commands = [html.unescape(text) for text in re.findall(r"<code>(.*?)</code>", page)]
@@ -130,6 +149,16 @@ def test_times_and_commands_are_for_people(tmp_path: Path) -> None:
     assert all(part[-1] == str(store.folder) or "--out" in part for part in words)
     assert words[1][:3] == ["goal", "rename", "it's; rm -rf\\n/"]
     assert page.count("class='copy'") == len(commands) == 4
+
+
+def test_a_count_is_shown_with_its_runner_up(tmp_path: Path) -> None:
+    store, records = shop(tmp_path)
+    page = write_page(store, records, Roster(records, Judgement())).read_text()
+    assert "runner-up" not in page
+    sure = Estimate(count=2, runner_up=3, confidence=0.04)
+    records[1] = records[1].model_copy(update={"estimate": sure})
+    page = write_page(store, records, Roster(records, Judgement())).read_text()
+    assert "Stage 1: Estimated 2 new classes (3 is the runner-up" in page
 
 
 def test_a_page_elsewhere_and_never_over_the_models_own_files(tmp_path: Path) -> None:

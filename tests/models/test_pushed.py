@@ -11,6 +11,7 @@ import pytest
 from goal import Goal
 from goal.common.errors import GoalError
 from goal.models.card import measure
+from goal.models.history import Action
 from goal.models.hub import pull, push
 from goal.models.model import Model
 from goal.models.pushed import ABOUT, KEPT, PRIVATE, TENSORS, read_pushed
@@ -80,6 +81,20 @@ def test_no_image_and_no_name_of_one_goes_out(model: Model, tmp_path: Path) -> N
     pictures = sorted(path.name for path in (tmp_path / "shown" / "pictures").iterdir())
     assert pictures == [f"4-{place}.webp" for place in range(6)]
     assert "![](pictures/4-0.webp)" in (tmp_path / "shown" / "README.md").read_text()
+
+
+def test_what_images_taught_is_not_left_behind_unseen(model: Model, tmp_path: Path) -> None:
+    store = model.store
+    store.act(Action(kind="confirm", said="the confirming of vier", ids=[4]))
+    push(model, f"{tmp_path}/confirmed")
+    pull(f"{tmp_path}/confirmed", tmp_path / "again")
+    assert Model(tmp_path / "again").roster.judgement.confirmed == [4]
+    store.act(Action(kind="move", said="a move", images=["0" * 32], files=["a"], targets=[4]))
+    with pytest.raises(GoalError, match="Decisions about single images have taught this model"):
+        push(model, f"{tmp_path}/taught")
+    assert not (tmp_path / "taught").exists()
+    store.undo()
+    store.undo()
 
 
 def test_every_fact_of_a_stage_is_either_told_or_kept_back() -> None:

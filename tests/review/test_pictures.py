@@ -207,4 +207,4 @@ def test_a_model_without_features_explains_what_it_lacks(folder: Path) -> None:
 def test_the_desk_of_a_model_knows_where_its_images_were(grown: Path) -> None:
     desk = make_desk(Model(grown / "model"), read_only=True)
     listing = desk.view().listing
-    assert all(Path(place).is_file() for place in listing.places)
+    assert all(Path(listing.place(row)).is_file() for row in range(len(listing)))

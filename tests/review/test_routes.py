@@ -203,3 +203,58 @@ def test_a_new_stage_is_seen(opened: Opened) -> None:
     after = get(opened, "state")
     assert after["version"] != before["version"] and after["images"] < before["images"]
     assert [known["name"] for known in after["classes"]] == ["0", "1", "2"]
+
+
+def members(opened: Opened, id: int) -> list[str]:
+    return list(get(opened, "members", **{"class": id})["ids"])
+
+
+def test_images_are_moved_and_rejected_and_taken_back(opened: Opened) -> None:
+    before = {id: members(opened, id) for id in (3, 4)}
+    chosen = before[3][:3]
+    status, done = opened.act(kind="move", images=chosen, into=4)
+    assert status == 200 and "moving" in str(done["done"])
+    assert set(chosen) <= set(members(opened, 4)) and not set(chosen) & set(members(opened, 3))
+    rows = get(opened, "images", **{"class": 4}, count=600)["rows"]
+    assert {row["id"] for row in rows if row["answered"]} == set(chosen)
+    assert opened.act(kind="undo")[0] == 200
+    assert {id: sorted(members(opened, id)) for id in (3, 4)} == {
+        id: sorted(keys) for id, keys in before.items()
+    }
+    assert opened.act(kind="reject", images=chosen, classes=[3])[0] == 200
+    assert not set(chosen) & set(members(opened, 3))
+
+
+def test_images_make_a_class_of_their_own(opened: Opened) -> None:
+    chosen = members(opened, 3)[:6]
+    status, done = opened.act(kind="move", images=chosen, name="sixes")
+    assert status == 200, done
+    known = next(c for c in get(opened, "state")["classes"] if c["name"] == "sixes")
+    assert set(chosen) <= set(members(opened, known["id"]))
+    assert opened.act(kind="move", images=chosen, name="sixes")[0] == 400
+    assert opened.act(kind="undo")[0] == 200 and "sixes" not in opened.names()
+
+
+def test_a_class_is_confirmed_split_and_junked(opened: Opened) -> None:
+    assert opened.act(kind="confirm", classes=[3])[0] == 200
+    state = get(opened, "state")
+    assert [known["id"] for known in state["classes"] if known["confirmed"]] == [3]
+    assert 3 not in [id for card in state["inbox"] for id in card["classes"]]
+    whole = set(members(opened, 4))
+    assert opened.act(kind="split", classes=[4])[0] == 200
+    parts = {known["id"] for known in get(opened, "state")["classes"]} - {0, 1, 2, 3}
+    assert len(parts) >= 2 and whole & set(members(opened, max(parts)))
+    assert opened.act(kind="undo")[0] == 200
+    assert opened.act(kind="junk", classes=[4])[0] == 200
+    after = get(opened, "state")
+    assert 4 not in [known["id"] for known in after["classes"]] and after["unknown"] >= len(whole)
+    assert len(members(opened, -1)) == after["unknown"]
+
+
+def test_one_decision_is_undone_and_later_ones_stay(opened: Opened) -> None:
+    opened.act(kind="rename", classes=[3], name="four")
+    entry = get(opened, "history")["entries"][0]["id"]
+    opened.act(kind="rename", classes=[4], name="five")
+    assert opened.act(kind="undo", entry=entry)[0] == 200
+    assert opened.names()[3:] == ["new-1", "five"]
+    assert opened.act(kind="undo", entry=entry)[0] == 400  # it is undone already

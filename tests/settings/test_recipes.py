@@ -31,3 +31,11 @@ def test_recipes_are_found_by_name_and_by_path(tmp_path: Path) -> None:
 def test_every_method_has_a_recipe_for_every_benchmark(dataset: str) -> None:
     missing = [name for name in METHODS.shipped if f"{dataset}/{name}" not in recipe_titles()]
     assert missing == []
+
+
+@pytest.mark.parametrize("dataset", [name for name in DATASETS.shipped if name != "folder"])
+def test_the_literal_preset_is_literal_in_every_recipe(dataset: str) -> None:
+    preset = compose({"method": {"name": "goal-literal"}}).plain()["method"]
+    recipe = compose(read_recipe(f"{dataset}/goal-literal")).plain()["method"]
+    changed = {key for key, value in recipe.items() if value != preset[key]}
+    assert changed <= {"projector_hidden", "projector_out"}  # sizes, for images of 8 x 8 pixels

@@ -6,14 +6,16 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from transformers import ViTConfig, ViTModel
 
 from goal.common.errors import GoalError
 from goal.common.tensor_files import load_tensors
+
+if TYPE_CHECKING:
+    from transformers import ViTModel
 
 _HEAD_WIDTH = 64
 _RENAMED = [
@@ -28,7 +30,7 @@ _RENAMED = [
 ]
 
 
-def load_dino_pth(path: Path) -> ViTModel:
+def load_dino_pth(path: Path) -> "ViTModel":
     """Load an official DINO ViT: a plain backbone file, or a full checkpoint (its teacher)."""
     advice = "Take dino_vitbase16_pretrain.pth or its siblings from the DINO repository."
     try:
@@ -53,8 +55,10 @@ def _load(path: Path) -> Any:
         return load_tensors(stream)
 
 
-def vit_from_dino(weights: Mapping[str, Tensor]) -> ViTModel:
+def vit_from_dino(weights: Mapping[str, Tensor]) -> "ViTModel":
     """Build the ViT that a DINO state dict describes and fill it."""
+    from transformers import ViTConfig, ViTModel  # slow to import
+
     _, tokens, width = weights["pos_embed"].shape
     patch = weights["patch_embed.proj.weight"].shape[-1]
     depth = _depth(weights)

@@ -10,10 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.models.auto.modeling_auto import (
-    MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES,
-    MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING_NAMES,
-)
 
 from goal.backbone.names import DEFAULT_EMBEDDER
 from goal.backbone.preprocessing import Preprocessing
@@ -21,10 +17,6 @@ from goal.backbone.pretrained import Pretrained, load_pretrained, quiet_transfor
 from goal.backbone.trunk import fingerprint_of, fold_batch_norms
 from goal.common.errors import GoalError
 
-_DETECTORS = {
-    *MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES,
-    *MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING_NAMES,
-}
 _CONVOLUTIONS = 4  # with so many, channels last pays; vision transformers have one
 
 
@@ -129,7 +121,7 @@ def load_embedder(
 def _reading(found: Pretrained) -> Reading:
     """Choose by family; families without an entry are read by their pooled output."""
     family = found.model.config.model_type
-    if family in _DETECTORS:
+    if family in _detectors():
         raise _no_feature(found.name, found.model, "it finds objects and describes no whole image")
     if family == "siglip2":
         raise _no_feature(
@@ -139,6 +131,16 @@ def _reading(found: Pretrained) -> Reading:
             "google/siglip2-base-patch16-224) works",
         )
     return _FAMILIES.get(family, _POOLED)
+
+
+def _detectors() -> set[str]:
+    """Families of networks that find objects."""
+    from transformers.models.auto import modeling_auto as families  # slow to import
+
+    return {
+        *families.MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES,
+        *families.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING_NAMES,
+    }
 
 
 def _call(model: Any, pixels_B3SS: Tensor) -> Any:

@@ -13,7 +13,6 @@ from typing import Any
 
 import huggingface_hub
 import torch
-import transformers
 from torch import nn
 
 from goal.backbone.dino_pth import load_dino_pth
@@ -163,7 +162,7 @@ def _from_folder(name: str, folder: Path) -> Pretrained:
     _check_kernels(config, name)
     size = _weight_bytes(folder, name)
     try:
-        with quiet_transformers(), offline():
+        with quiet_transformers() as transformers, offline():
             _check_parameters(folder, size, name)
             model, info = transformers.AutoModel.from_pretrained(
                 folder,
@@ -261,6 +260,8 @@ def _weight_bytes(folder: Path, name: str) -> int:
 
 def _check_parameters(folder: Path, weight_bytes: int, name: str) -> None:
     """Refuse a configuration that asks for far more memory than the weights could ever fill."""
+    import transformers
+
     config = transformers.AutoConfig.from_pretrained(
         folder, trust_remote_code=False, local_files_only=True
     )
@@ -287,8 +288,13 @@ def offline() -> Iterator[None]:
 
 
 @contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Silence warnings and bars of transformers and the hub; we report in our own words."""
+def quiet_transformers() -> Iterator[Any]:
+    """Give transformers, with warnings and bars of it and the hub silenced: we report ourselves.
+
+    It is slow to import, and only loading a backbone needs it.
+    """
+    import transformers
+
     theirs = (transformers.utils.logging, huggingface_hub.utils.logging)
     before = [logging.get_verbosity() for logging in theirs]
     bars = transformers.utils.logging.is_progress_bar_enabled()
@@ -296,7 +302,7 @@ def quiet_transformers() -> Iterator[None]:
         logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     try:
-        yield
+        yield transformers
     finally:
         for logging, verbosity in zip(theirs, before, strict=True):
             logging.set_verbosity(verbosity)

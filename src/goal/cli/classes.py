@@ -13,18 +13,23 @@ from goal.common.errors import GoalError
 
 if TYPE_CHECKING:
     from goal.models.folder import ModelFolder
+    from goal.models.nearness import Nearness  # numpy: not for help
 
 
-def classes(*, model: ModelPath, plain: bool = False) -> None:
+def classes(*, model: ModelPath, plain: bool = False, tree: bool = False) -> None:
     """List the classes: size, vertex, and when they were discovered.
 
     Args:
         model: The model folder.
         plain: Only the names, one per line.
+        tree: Which classes lie near each other, as a tree, and which may be one.
     """
     opened = open_folder(model)
     roster = opened.roster
     refresh(opened)
+    if tree:
+        _tree(opened.nearness())
+        return
     if plain:
         for known in roster.classes():
             say(known.name)
@@ -47,6 +52,19 @@ def classes(*, model: ModelPath, plain: bool = False) -> None:
     last = opened.records[-1]
     if last.free is not None:
         console.print(f"Vertices: {last.free} of {last.capacity} are free.")
+
+
+def _tree(near: "Nearness | None") -> None:
+    """Say which classes lie near each other."""
+    if near is None:
+        raise GoalError(
+            "The last stage of this model was learned by a version that did not keep where its "
+            "classes lie; after the next `goal discover` there is a tree."
+        )
+    for line in near.lines():
+        say(line)
+    for first, second in near.candidates():
+        say(f"{first} and {second} may be one class.")
 
 
 def rename(name: str, to: str, /, *, model: ModelPath) -> None:

@@ -117,11 +117,18 @@ def fit(
         overrides: Any other setting.
     """
     from goal.features.labelled import open_labelled
+
+    given, standing = None, open_folder(model)
+    if standing.store.records():  # what does not fit is refused before torch is loaded
+        standing.require_unchanged()
+        given = open_labelled(Path(labelled), labels, reporter())
+        standing.require_fits(given.images, given.classes)
     from goal.models.settings import model_settings
 
     settings = model_settings(method, backbone, seed, device, assignments=overrides)
-    given = open_labelled(Path(labelled), labels, reporter())
-    opened = open_model(model, download=download, workers=_workers(engine, workers))
+    given = given or open_labelled(Path(labelled), labels, reporter())
+    workers = _workers(engine, workers)
+    opened = open_model(model, download=download, workers=workers, fitted=False)
     record = opened.fit(given.images, given.numbers, given.classes, settings)
     console.print(
         f"Learned {counted(len(record.names), 'class')} from {counted(record.images, 'image')}."
@@ -160,7 +167,6 @@ def discover(
     """
     from goal.features.labelled import open_given
 
-    open_folder(model).store.require()
     opened = open_model(model, device, backbone, download, _workers(engine, workers))
     given = open_given(images, reporter(), download)
     record = opened.discover(given, new, opened.refusal(unknown))
@@ -209,7 +215,6 @@ def predict(
     """
     from goal.features.labelled import open_given
 
-    open_folder(model).store.require()
     opened = open_model(model, device, backbone, download, _workers(engine, workers))
     refresh(opened)
     target = None if out is None else writable(out, force)

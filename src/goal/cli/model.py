@@ -28,11 +28,19 @@ def open_model(
     backbone: str | None = None,
     download: bool = False,
     workers: int = 0,
+    fitted: bool = True,
 ) -> "Model":
-    """A model that learns and predicts."""
+    """A model that learns and predicts; torch is loaded only if there is one."""
+    standing = open_folder(folder)
+    if fitted:
+        standing.store.require()
     from goal.models.model import Model
 
-    return Model(folder, reporter(), device, backbone=backbone, download=download, workers=workers)
+    opened = Model(
+        folder, reporter(), device, backbone=backbone, download=download, workers=workers
+    )
+    opened.store = standing.store  # has read the steps already
+    return opened
 
 
 def refresh(opened: "ModelFolder") -> None:
@@ -97,7 +105,6 @@ def export(
         download: Fetch the backbone if it is not on this machine.
     """
     opened = open_model(model, None, backbone, download)
-    opened.store.require()
     refresh(opened)
     opened.export(writable(onnx, force))
     say(f"Model: {onnx.resolve()}")

@@ -3,8 +3,7 @@
 All estimators look at unit features of the stage's images, at the means of the known classes, and
 at what stage 0 measured of them (`measure_known`): no image needs to be kept.
 
-The estimators share one family of partitions: k-means around the known means, which stay put, and
-0, 1, 2, ... new centres. They differ in how they choose among them.
+They share one family of partitions: k-means around known means, which stay, and 0, 1, ... new ones.
 
 Shapes: N images, D features, K known classes, C centres, R reduced features.
 """

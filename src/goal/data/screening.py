@@ -18,6 +18,7 @@ from goal.data.decoding import UnreadableImage, check_size, explain, opened
 from goal.data.listing import HIDDEN, class_folders, hidden_folders
 
 _AT_ONCE = 1000
+_LINKED = "a link to a folder: links are not followed"
 _READERS = min(8, os.cpu_count() or 1)
 
 
@@ -49,10 +50,12 @@ def screen_classes(root: Path, reporter: Reporter) -> dict[str, Screened]:
             f"{what}. Labels are given by folders: give a folder that holds one folder of images "
             "per class, named like it."
         )
-    names = class_folders(root)
+    listed = class_folders(root)
+    names = [name for name in listed if not (root / name).is_symlink()]
     if not names:
+        but = " but links, which are not followed" if listed else ""
         raise GoalError(
-            f"{file_name(root)} holds no class folders. Make one folder of images per class."
+            f"{file_name(root)} holds no class folders{but}. Make one folder of images per class."
         )
     classes = {file_name(name): screen_below(root / name, reporter) for name in names}
     if len(classes) < len(names):
@@ -63,9 +66,10 @@ def screen_classes(root: Path, reporter: Reporter) -> dict[str, Screened]:
                 f"The class folder {file_name(root / name)} holds no readable image "
                 f"({len(found.skipped)} files skipped). Add some or remove the folder."
             )
-    hidden = [(path, HIDDEN) for path in hidden_folders(root)]
+    left_out = [(path, HIDDEN) for path in hidden_folders(root)]
+    left_out += [(root / name, _LINKED) for name in listed if name not in names]
     first = next(iter(classes.values()))
-    first.skipped[:0] = hidden  # they belong to no class; people are told of all together
+    first.skipped[:0] = left_out  # they belong to no class; people are told of all together
     return classes
 
 
@@ -118,6 +122,6 @@ def _files_below(folder: Path, unlisted: list[tuple[Path, str]]) -> Iterator[Pat
             if name.startswith("."):
                 unlisted.append((Path(parent, name), HIDDEN))
             elif Path(parent, name).is_symlink():
-                unlisted.append((Path(parent, name), "a link to a folder: links are not followed"))
+                unlisted.append((Path(parent, name), _LINKED))
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (Path(parent, name) for name in files if not name.startswith("."))

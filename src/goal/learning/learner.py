@@ -171,40 +171,9 @@ class Learner:
         if saved is not None:
             trainer.load_state_dict(saved["trainer"])
         selection = _Selection(self.method, judge, saved and saved.get("best"))
-        pause = Pause(self.settings.training.checkpoint_seconds)
-
-        def enter(record: EpochRecord) -> None:
-            history.append(record)
-            self.reporter.epoch_done(record, len(history))
-
-        def epoch_done(record: EpochRecord) -> None:
-            enter(record)
-            selection.look()
-            if pause.over():
-                keep(
-                    {
-                        "method": self.method.state_dict(),
-                        "trainer": trainer.state_dict(),
-                        "best": selection.best,
-                        "classes": [stage.num_known, stage.num_new],
-                    }
-                )
-                pause.restart()
-
-        def run_epochs() -> None:
-            found = shared.load(trainer, self.reporter) if shared and trainer.epoch == 0 else None
-            if found is None:
-                trainer.run(epoch_done, self.reporter)
-                selection.take()
-                if shared:
-                    shared.save(trainer, history)
-                return
-            self.reporter.say("Stage 0: taking the base model that an earlier run trained.")
-            for record in found:
-                enter(record)
-
+        epochs = _Epochs(self, trainer, selection, history, keep)
         if self.method.trains(stage.index):
-            self.method.fit_stage(stage, run_epochs)
+            self.method.fit_stage(stage, lambda: epochs.run(shared))
         self.method.end_stage(stage, rng)
         agree(self.method.state_dict().values())
 
@@ -252,6 +221,56 @@ class Learner:
         """What the method makes of some images, and their scores; each image by itself."""
         outputs = self.method.infer(tokens.to(self.device))
         return outputs, self.method.class_scores(outputs)
+
+
+class _Epochs:
+    """The epochs of one stage: told, noted in the history, and kept now and then."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        trainer: StageTrainer,
+        selection: "_Selection",
+        history: list[EpochRecord],
+        keep: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._learner, self._trainer, self._selection = learner, trainer, selection
+        self._history, self._keep = history, keep
+        self._pause = Pause(learner.settings.training.checkpoint_seconds)
+
+    def run(self, shared: SharedBase | None) -> None:
+        """Run those that are left, or take over the stage as another run has trained it."""
+        reporter, fresh = self._learner.reporter, self._trainer.epoch == 0
+        found = shared.load(self._trainer, reporter) if shared and fresh else None
+        if found is None:
+            self._trainer.run(self._done, reporter)
+            self._selection.take()
+            if shared:
+                shared.save(self._trainer, self._history)
+            return
+        reporter.say("Stage 0: taking the base model that an earlier run trained.")
+        for record in found:
+            self._enter(record)
+
+    def _enter(self, record: EpochRecord) -> None:
+        self._history.append(record)
+        self._learner.reporter.epoch_done(record, len(self._history))
+
+    def _done(self, record: EpochRecord) -> None:
+        self._enter(record)
+        self._selection.look()
+        if self._pause.over():
+            self._keep(self._state())
+            self._pause.restart()
+
+    def _state(self) -> dict[str, Any]:
+        stage = self._trainer.stage
+        return {
+            "method": self._learner.method.state_dict(),
+            "trainer": self._trainer.state_dict(),
+            "best": self._selection.best,
+            "classes": [stage.num_known, stage.num_new],
+        }
 
 
 class _Selection:

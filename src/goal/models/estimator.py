@@ -24,7 +24,13 @@ from goal.common.progress import Reporter
 from goal.data.own_images import gather
 from goal.models.classes import KnownClass
 from goal.models.hub import pull
-from goal.models.labels import class_labels, stage_classes, whole_numbers, with_unknown
+from goal.models.labels import (
+    class_labels,
+    name_of,
+    stage_classes,
+    whole_numbers,
+    with_unknown,
+)
 from goal.models.model import AUTO, Model
 from goal.models.places import copy_model, model_files
 from goal.models.predictions import NONE
@@ -210,15 +216,14 @@ class Goal(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._fitted().merge(self._named(keep), [self._named(other) for other in others])
         return self
 
-    def unmerge(self, name: str) -> Self:
-        """Let a merged class stand for itself again."""
-        self._fitted().unmerge(name)
+    def unmerge(self, name: str | int) -> Self:
+        """Let a merged class stand for itself again: its name, or the number that it had."""
+        self._fitted().unmerge(self._named(name))
         return self
 
     def _named(self, given: str | int) -> str:
-        """The name of a class that is given by name, or as `classes_` has it."""
-        listed = self.classes_.tolist()
-        return str(self.class_names_[listed.index(given)]) if given in listed else str(given)
+        """The name of a class that is given by name, or as `classes_` has or had it."""
+        return name_of(self._fitted().roster, self._fitted().records, given)
 
     def undo(self, stage: bool = False) -> Self:
         """Take back the last action, or the last stage with the corrections of its classes."""

@@ -10,8 +10,10 @@ from PIL import Image
 
 from goal.common.errors import GoalError
 from goal.common.escaping import file_name
-from goal.models.classes import Roster
+from goal.data.own_images import ImageSet
+from goal.models.classes import Roster, class_names
 from goal.models.history import Action
+from goal.models.nearness import Nearness, nearness
 from goal.models.page import page_is_current, stage_pictures, write_page
 from goal.models.store import StageRecord, Store
 
@@ -41,6 +43,24 @@ class ModelFolder:
     def roster(self) -> Roster:
         """The classes, with a person's corrections applied."""
         return Roster(self.records, self.store.judgement(), self.store.sizes())
+
+    def require_unchanged(self) -> None:
+        """Raise an error if the model has been taught or extended since it was fitted."""
+        if len(self.store.records()) > 1:
+            raise self._occupied()
+
+    def require_fits(self, given: ImageSet, names: Sequence[str]) -> None:
+        """Raise an error if the model was clearly fitted to other labelled images than these."""
+        first = self.store.require()[0]
+        count = first.images + first.skipped + first.repeated
+        if first.names != class_names(names) or count != len(given) + len(given.skipped):
+            raise self._occupied()
+
+    def _occupied(self) -> GoalError:
+        return GoalError(
+            f"{self.store.folder} holds a model already. Choose another folder, or teach this one "
+            "new images by `goal discover`."
+        )
 
     def rename(self, name: str, to: str) -> Action:
         """Call a class by another name; return what was noted, with the name as it is kept."""
@@ -146,6 +166,10 @@ class ModelFolder:
                 for key, images in stage_pictures(self.store, record).items():
                     found.setdefault(roster.names[roster.owner[int(key)]], []).extend(images)
         return found
+
+    def nearness(self) -> Nearness | None:
+        """Which classes lie near each other; None where the steps did not say."""
+        return nearness(self.store, self.records, self.roster)
 
     def write_page(self, out: Path | None = None) -> Path:
         """Write ``report.html`` anew, or the same page elsewhere; return its path."""

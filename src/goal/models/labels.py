@@ -48,6 +48,16 @@ def class_labels(roster: Roster, first: StageRecord) -> npt.NDArray[Any]:
     return np.array(found, dtype=np.int64)
 
 
+def name_of(roster: Roster, records: Sequence[StageRecord], given: str | int) -> str:
+    """The name of a class that is given by name, or by its number, also if it is merged."""
+    apart = Roster(records, roster.judgement.model_copy(update={"merged": {}}))
+    for known in (roster, apart):
+        listed = class_labels(known, records[0]).tolist()
+        if given in listed:
+            return str(known.names[known.ids()[listed.index(given)]])
+    return str(given)
+
+
 def with_unknown(labels: npt.NDArray[Any], out: BoolArray) -> npt.NDArray[Any]:
     """The same labels where `out` does not say that an image is of no class."""
     if not out.any():

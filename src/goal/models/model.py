@@ -26,6 +26,7 @@ from goal.methods.base import LabelledStage, Stage
 from goal.models.classes import Roster, class_names
 from goal.models.exploring import Exploring
 from goal.models.looking import look_banked
+from goal.models.nearness import NEAR, places_of
 from goal.models.origins import on_features, origin, vertex_room
 from goal.models.page import pictures
 from goal.models.piles import (
@@ -213,7 +214,7 @@ class Model(Exploring):
         if len(waited):
             self.reporter.say(f"{counted(len(waited), 'image')} of earlier stages had waited.")
             tokens = FeatureSource(np.concatenate([features_of(tokens), waited.features_ND]))
-        return Work(pile, lost, kept, tokens, waited, unknown=unknown, once=learner.once(tokens))
+        return Work(pile, lost, kept, tokens, learner.once(tokens), waited, unknown=unknown)
 
     def _nothing_fresh(self, pile: Pile) -> None:
         self.skipped = pile.given.skipped
@@ -303,7 +304,8 @@ class Model(Exploring):
         labels: IntArray | None = None,
     ) -> StageRecord:
         """Write a step whose images have been learned and looked at."""
-        images, table, fresh = work.pile.whole(found.part(0, len(work.kept)), work.lost)
+        seen = found.part(0, len(work.kept))
+        images, table, fresh = work.pile.whole(seen, work.lost)
         table = table.without_junk()
         if labels is not None:
             found = found.labelled(labels)
@@ -318,10 +320,11 @@ class Model(Exploring):
             **contents,
             "predictions.csv": table.csv(),
             "predictions.parquet": table.parquet(),
+            NEAR: places_of(learner.counter.means, learner.counter.within_class.within_DD),
             IMAGES: images_table(work, found),
             "skipped.csv": skipped_csv(images.skipped),
             "gallery.json": json.dumps(
-                pictures(work.kept, found, about.num_known, labels)
+                pictures(work.kept, seen, about.num_known, labels)
                 if labels is not None
                 else pictures(images, new, about.num_known)
             ).encode(),
@@ -374,10 +377,7 @@ class Model(Exploring):
         if len(records) == 1 and records[0].key == key:
             self.reporter.say("The model has been fitted to exactly these images already.")
             return records[0]
-        raise GoalError(
-            f"{self.store.folder} holds a model already. Choose another folder, or teach this one "
-            "new images by `goal discover`."
-        )
+        raise self._occupied()
 
     def _require_room(self, last: StageRecord, count: int) -> None:
         if last.free is not None and last.free < count:

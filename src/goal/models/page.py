@@ -23,6 +23,7 @@ from goal.data.own_images import ImageSet
 from goal.evaluation.chosen import MAX_CLASSES, PER_ROW, evenly
 from goal.models.classes import KnownClass, Roster
 from goal.models.gallery import Gallery, Row, read_gallery
+from goal.models.nearness import drawing, nearness
 from goal.models.predictions import Predictions
 from goal.models.records import PAGE
 from goal.models.store import StageRecord, Store
@@ -51,14 +52,18 @@ def pictures(
         labels: Their classes, where a person gave them.
     """
     ids = predictions.ids if labels is None else labels
-    order = np.argsort(-predictions.confidence, kind="stable")
+    agreed = predictions.ids == ids
+    order = np.argsort(-np.where(agreed, predictions.confidence, -1), kind="stable")
     classes: dict[str, Any] = {}
     thumbnails: dict[str, str] = {}
     for id in evenly(np.unique(ids[ids >= first]), MAX_CLASSES).tolist():
         members = order[ids[order] == id]
         chosen = {"most": members[:PER_ROW], "least": members[PER_ROW:][::-1][:PER_ROW]}
         classes[str(id)] = {
-            row: [[str(index), _caption(predictions, index)] for index in positions.tolist()]
+            row: [
+                [str(index), _caption(predictions, index, bool(agreed[index]))]
+                for index in positions.tolist()
+            ]
             for row, positions in chosen.items()
         }
         for index in np.concatenate(list(chosen.values())).tolist():
@@ -99,9 +104,10 @@ def _shown(stored: Gallery, names: Sequence[str | None], index: str) -> Image.Im
     return None
 
 
-def _caption(predictions: Predictions, index: int) -> str:
-    name = Path(predictions.names[index]).name
-    return f"{name} ({100 * predictions.confidence[index]:.0f}%)"
+def _caption(predictions: Predictions, index: int, agreed: bool) -> str:
+    """The file, and how sure the model is; or that it disagrees with a person's label."""
+    sure = f"{100 * predictions.confidence[index]:.0f}%" if agreed else "taken for another class"
+    return f"{Path(predictions.names[index]).name} ({sure})"
 
 
 def write_page(
@@ -153,6 +159,7 @@ def _page(store: Store, records: Sequence[StageRecord], roster: Roster) -> str:
     labelled = [known for known in classes if known.stage == 0]
     discovered = [known for known in classes if known.stage > 0]
     shelf = _Shelf(store, records, roster)
+    near = nearness(store, records, roster)
     return render(
         "model.html",
         state=state_of(store, records, roster),
@@ -163,7 +170,14 @@ def _page(store: Store, records: Sequence[StageRecord], roster: Roster) -> str:
         updated=_when(records[-1].created),
         commands=_commands(store.folder, discovered or classes),
         stages=[_stage_row(record) for record in reversed(records)],
-        classes=[_class_row(known, roster) for known in classes],
+        estimates=[
+            f"Stage {record.index}: {record.estimate.text()}"
+            for record in reversed(records)
+            if record.estimate is not None
+        ],
+        classes=_class_table(classes, roster),
+        tree=near and drawing(near),
+        alike=near.candidates() if near else [],
         galleries=[
             {"name": name, "title": title, "content": shelf.gallery(part)}
             for name, title, part in (
@@ -186,7 +200,7 @@ def _when(created: str) -> str:
         time = datetime.fromisoformat(created)
     except ValueError:
         return created
-    return f"{time.day} {time:%B %Y, %H:%M} UTC"
+    return f"{time.day} {time:%b %Y, %H:%M} UTC"
 
 
 def _commands(folder: Path, classes: Sequence[KnownClass]) -> list[dict[str, str]]:
@@ -211,15 +225,22 @@ def _stage_row(record: StageRecord) -> tuple[object, ...]:
     return (record.index, _KINDS[record.kind], _when(record.created), *counts)
 
 
-def _class_row(known: KnownClass, roster: Roster) -> tuple[object, ...]:
-    return (
-        known.name,
-        "labels" if known.stage == 0 else f"stage {known.stage}",
-        ", ".join(roster.names[id] for id in known.merged) or "–",
-        f"{known.size:,}",
-        known.id,
-        "–" if known.vertex is None else known.vertex,
-    )
+def _class_table(classes: Sequence[KnownClass], roster: Roster) -> dict[str, Any]:
+    """Headings and rows about classes; columns that would say nothing are left out."""
+    columns: dict[str, list[str]] = {
+        "Class": [known.name for known in classes],
+        "From": ["labels" if known.stage == 0 else f"stage {known.stage}" for known in classes],
+        "Merged into it": [", ".join(roster.names[id] for id in known.merged) for known in classes],
+        "Images": [f"{known.size:,}" for known in classes],
+        "Id": [str(known.id) for known in classes],
+        "Vertex": ["" if known.vertex is None else str(known.vertex) for known in classes],
+    }
+    said = {heading: texts for heading, texts in columns.items() if any(texts)}
+    return {
+        "headings": list(said),
+        "rows": [[text or "–" for text in row] for row in zip(*said.values(), strict=True)],
+        "texts": 2 + ("Merged into it" in said),
+    }
 
 
 class _Shelf:

@@ -85,7 +85,7 @@ def write_pushed(model: ModelFolder, folder: Path, pictures: bool = False) -> Pu
         pictures: Whether small pictures of the discovered classes go with it.
     """
     records = model.records
-    if model.store.history().teaching:
+    if any(action.kind != "confirm" or action.images for action in model.store.history().teaching):
         raise GoalError(
             "Decisions about single images have taught this model (`goal history`), and what they "
             "taught lies in its features, which are not passed on. Undo them, or pass on the whole "
@@ -158,7 +158,11 @@ def _corrections(decided: Judgement) -> list[Action]:
         Action(kind="merge", said=f"the merging of class {id}", ids=[int(id)], into=into)
         for id, into in decided.merged.items()
     ]
-    return renamed + merged
+    confirmed = [
+        Action(kind="confirm", said=f"the confirming of class {id}", ids=[id])
+        for id in decided.confirmed
+    ]
+    return renamed + merged + confirmed
 
 
 def _portable(plain: dict[str, Any]) -> dict[str, Any]:

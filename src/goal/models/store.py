@@ -5,11 +5,13 @@
                  state.pt         the method as it was afterwards
                  predictions.csv, predictions.parquet, skipped.csv, history.jsonl, gallery.json
                  images.parquet   content digest, class and confidence of each image learned
+                 near.f32         where its classes lie, for the tree of classes
                  manifest.json    size and checksum of each of these
     stages/001/  the next step, and so on
     decisions.jsonl  every action in order, a line each: steps, names, merges, what teaches, undos
     features/        features of the images learned, for methods that need nothing else
     report.html      all of it as a page, written anew after every change
+    thumbnails/      small pictures by content digest, made by `goal review`; may be deleted
     .work/           the step under way, to go on with after an interruption
     .undone/         steps that were undone and can be done again, until something else is done
     .undoing         what an unfinished undo takes back

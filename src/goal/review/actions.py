@@ -7,6 +7,9 @@ from pydantic import Field
 
 from goal.common.errors import GoalError
 from goal.common.section import Section
+from goal.data.own_images import ImageSet
+from goal.features.given import FeatureImages
+from goal.features.store import FeatureStore
 from goal.models.classes import Roster
 from goal.models.model import Model
 
@@ -42,17 +45,17 @@ class Action(Section):
 
 
 def available(model: Model) -> list[str]:
-    """The kinds of actions that a model knows."""
-    return [kind for kind in _PERFORMED if hasattr(model, kind)]
+    """The kinds of actions that a model knows; only one that learns makes classes of images."""
+    if model.learns:
+        return [*_PERFORMED, "teach"]
+    return [kind for kind in _PERFORMED if kind != "split"]
 
 
 def perform(model: Model, roster: Roster, wanted: Action) -> None:
     """Do what was asked for, once it has been checked to be about what there is."""
     for id in [*wanted.classes, *([] if wanted.into is None else [wanted.into])]:
-        if not 0 <= id < len(roster.names):
+        if not 0 <= id < len(roster.names) or not roster.present[id]:
             raise GoalError(f"The model has no class with the id {id}.")
-    if not hasattr(model, wanted.kind):
-        raise GoalError(f"This model does not know how to {wanted.kind}.")
     _PERFORMED[wanted.kind](model, _Names(roster, wanted), wanted)
 
 
@@ -90,6 +93,24 @@ def _rename(model: Any, names: _Names, wanted: Action) -> None:
     model.rename(names.classes[0], wanted.name)
 
 
+def _move(model: Any, names: _Names, wanted: Action) -> None:
+    """Move images to a class there is, or teach a new one by them."""
+    if wanted.into is not None or wanted.name is None:
+        model.move(names.images, names.into)
+        return
+    if wanted.name in model.roster.every_name():
+        raise GoalError(f"There is a class {wanted.name!r} already: choose it from the list.")
+    digests = [bytes.fromhex(key) for key in names.images]
+    table, store = model.table(), FeatureStore(model.store.features)
+    rows = store.find(digests)
+    if (rows < 0).any():
+        raise GoalError("The model keeps no features of these images, so they teach no new class.")
+    held = FeatureImages(store.features(rows), digests, store.origin)
+    shown = [table.files[table.position[digest]] for digest in digests]
+    given = ImageSet(held, shown, list(range(len(shown))), [])
+    model.teach(given, [wanted.name] * len(shown))
+
+
 def _reject(model: Any, names: _Names, wanted: Action) -> None:
     model.reject(names.images, names.classes[0] if wanted.classes else None)
 
@@ -102,7 +123,7 @@ _PERFORMED: Mapping[str, Callable[[Any, _Names, Action], Any]] = {
     "rename": _rename,
     "merge": lambda model, names, _: model.merge(names.into, names.classes),
     "unmerge": lambda model, names, _: model.unmerge(names.classes[0]),
-    "move": lambda model, names, _: model.move(names.images, names.into),
+    "move": _move,
     "reject": _reject,
     "confirm": lambda model, names, wanted: model.confirm(names.classes[0], wanted.images),
     "split": lambda model, names, _: model.split(names.classes[0]),

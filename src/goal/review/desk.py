@@ -28,7 +28,7 @@ from goal.models.store import Store
 from goal.review.actions import Action, available, perform
 from goal.review.closeness import Closeness
 from goal.review.inbox import Card, inbox
-from goal.review.listing import Listing, read_listing, relisted
+from goal.review.listing import Listing
 from goal.review.plane import Plane, plane_of
 from goal.review.thumbnails import Thumbnails
 
@@ -82,20 +82,20 @@ class View:
         """Rows of a class: typical images first, or doubtful ones."""
         rows = self.listing.members(id)
         if order == "doubt":
-            return rows[np.argsort(self.listing.margin[rows], kind="stable")]
+            return rows[np.argsort(self.listing.table.margin[rows], kind="stable")]
         near = self.closeness.to_mean(rows) if self.closeness and len(rows) else None
-        value = self.listing.confidence[rows] if near is None else near
+        value = self.listing.table.confidence[rows] if near is None else near
         return rows[np.argsort(-value, kind="stable")]
 
     def rows(self, chosen: IntArray) -> list[dict[str, Any]]:
         """Some images as the page shows them."""
-        found = self.listing
+        found = self.listing.table
         return [
             {
                 "id": found.digests[row].hex(),
-                "name": Path(found.names[row]).name,
-                "class": int(found.ids[row]),
-                "second": int(found.second[row]),
+                "name": Path(found.files[row]).name,
+                "class": int(found.class_id[row]),
+                "second": int(found.second_id[row]),
                 "sure": round(float(found.confidence[row]), 4),
                 "stage": int(found.stage[row]),
                 "answered": bool(found.answered[row]),
@@ -140,12 +140,10 @@ class Desk:
             return self._view
 
     def _read(self, now: str, before: View | None) -> View:
-        store, records, roster = self._model.store, self._model.records, self._model.roster
-        if before is None or before.records != records:
-            listing = read_listing(store, records, roster.owner)
-            return View(now, records, roster, listing, store)
-        view = View(now, records, roster, relisted(before.listing, roster.owner), store)
-        vars(view).update({key: vars(before)[key] for key in _KEPT if key in vars(before)})
+        model = self._model
+        view = View(now, model.records, model.roster, Listing(model.table()), model.store)
+        if before is not None and before.listing.digests == view.listing.digests:
+            vars(view).update({key: vars(before)[key] for key in _KEPT if key in vars(before)})
         return view
 
     def warm(self) -> None:
@@ -216,10 +214,10 @@ class Desk:
             return None
         if row is None:
             return None
-        place, digest = view.listing.places[row], view.listing.digests[row]
+        place, digest = view.listing.place(row), view.listing.digests[row]
         if large:
             return self._thumbnails.large(place, digest)
-        return self._thumbnails.small(view.listing.names[row], place, digest, view.records)
+        return self._thumbnails.small(view.listing.table.files[row], place, digest, view.records)
 
     def similar(self, key: str, count: int) -> dict[str, Any]:
         """The images most like one of them."""

@@ -9,9 +9,9 @@ Shapes: K classes, d dimensions.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.cluster.hierarchy import linkage, optimal_leaf_ordering
-from scipy.spatial.distance import pdist
-from torch import Tensor
+import numpy.typing as npt
+
+Places = npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -29,19 +29,21 @@ class Branch:
     sides: tuple["Branch", ...]
 
 
-def class_tree(means_Kd: Tensor) -> Branch:
+def class_tree(means_Kd: Places) -> Branch:
     """Join classes to one tree.
 
     Args:
         means_Kd: Means of at least one class, in the space where new classes are looked for, in
             which distances have the same unit in every direction.
     """
-    means = means_Kd.detach().double().cpu().numpy()
-    branches = [Branch((index,), 0.0, ()) for index in range(len(means))]
+    from scipy.cluster.hierarchy import linkage, optimal_leaf_ordering
+    from scipy.spatial.distance import pdist
+
+    branches = [Branch((index,), 0.0, ()) for index in range(len(means_Kd))]
     if not branches:
         raise ValueError("A tree needs at least one class.")
-    if len(means) > 1:
-        distances = pdist(means)
+    if len(means_Kd) > 1:
+        distances = pdist(means_Kd.astype(np.float64))
         joins = optimal_leaf_ordering(linkage(distances, "average"), distances)
         for first, second, height, _ in joins:
             sides = branches[int(first)], branches[int(second)]
@@ -50,7 +52,7 @@ def class_tree(means_Kd: Tensor) -> Branch:
     return branches[-1]
 
 
-def merge_candidates(means_Kd: Tensor, num_labelled: int, most: int = 10) -> list[tuple[int, int]]:
+def merge_candidates(means_Kd: Places, num_labelled: int, most: int = 10) -> list[tuple[int, int]]:
     """Pairs of classes that may be one, nearest first: each with a discovered class in it.
 
     A pair qualifies if each is the other's nearest class, or if it lies nearer than any two
@@ -61,16 +63,16 @@ def merge_candidates(means_Kd: Tensor, num_labelled: int, most: int = 10) -> lis
         num_labelled: Labelled classes.
         most: Pairs to return, at most.
     """
-    means = means_Kd.detach().double().cpu()
-    distance_KK = (means[:, None] - means[None]).norm(dim=2).numpy()
+    from scipy.spatial.distance import cdist
+
+    distance_KK = cdist(means_Kd.astype(np.float64), means_Kd.astype(np.float64))
     np.fill_diagonal(distance_KK, np.inf)
     labelled = distance_KK[:num_labelled, :num_labelled]
     limit = float(labelled.min(initial=np.inf)) if num_labelled > 1 else 0.0
-    nearest = distance_KK.argmin(axis=1) if len(means) > 1 else np.zeros(len(means), dtype=int)
-    rows, columns = np.triu_indices(len(means), k=1)
-    discovered = columns >= num_labelled
+    nearest = distance_KK.argmin(axis=1)
+    rows, columns = np.triu_indices(len(means_Kd), k=1)
     mutual = (nearest[rows] == columns) & (nearest[columns] == rows)
-    chosen = discovered & (mutual | (distance_KK[rows, columns] < limit))
-    order = np.argsort(distance_KK[rows, columns][chosen], kind="stable")[:most]
-    pairs = zip(rows[chosen][order].tolist(), columns[chosen][order].tolist(), strict=True)
-    return list(pairs)
+    apart = distance_KK[rows, columns]
+    chosen = (columns >= num_labelled) & (mutual | (apart < limit))
+    order = np.argsort(apart[chosen], kind="stable")[:most]
+    return list(zip(rows[chosen][order].tolist(), columns[chosen][order].tolist(), strict=True))
