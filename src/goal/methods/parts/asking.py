@@ -32,7 +32,8 @@ class Questions:
 
     def __init__(self, points_Nd: Tensor, shares_NM: Tensor, asked: Sequence[int]) -> None:
         """Take the images, how much they belong to each new class, and those asked before."""
-        self._points = points_Nd
+        self._points = points_Nd = points_Nd.double()
+        shares_NM = shares_NM.double()
         rest = (1 - shares_NM.sum(dim=1, keepdim=True)).clamp_min(0)
         all_ = torch.cat([shares_NM, rest], dim=1)
         self._own = all_.argmax(dim=1)
