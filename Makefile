@@ -16,7 +16,7 @@ demo: $(INSTALLED)  ## Run GOAL on embedded digits; ends with a report to open a
 test: $(INSTALLED)  ## Run all tests
 	$(BIN)/pytest -n 2
 
-bench: $(INSTALLED)  ## Measure speed against the plain way; writes benchmarks/RESULTS.md (about ten minutes)
+bench: $(INSTALLED)  ## Measure speed against the plain way; writes benchmarks/RESULTS.md (an hour; --points chooses)
 	$(BIN)/python -m benchmarks.speed
 
 check: $(INSTALLED)  ## Lint, formatting and types

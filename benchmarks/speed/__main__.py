@@ -1,8 +1,10 @@
 """Measure everything and write the report.
 
-    python -m benchmarks.speed [--points 1,2,3,4,5] [--quick] [--compile] [--out FOLDER]
+    python -m benchmarks.speed [--points 1,2,...,11] [--quick] [--compile] [--out FOLDER]
+        [--data-root FOLDER] [--backbone FOLDER] [--photographs 2000] [--sizes 20000,1000000]
 
-Every figure is a median of repeats in which reference and ours take turns.
+Every figure is a median of repeats in which reference and ours take turns. Points that are
+measured again take the place of the old ones on the page.
 """
 
 import sys
@@ -15,10 +17,13 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from benchmarks.speed import building, experiment, growth, limits, precision, shares, steps, timing
+from benchmarks.speed.page import merged
+from benchmarks.speed.points import POINTS, Plan
 from benchmarks.speed.subjects import TINY, VIT_B, VIT_S, Size
 from goal.storage.files import write_text
 
-ALL = "1,2,3,4,5"
+ALL = "1,2,3,4,5,6,7,8,9,10,11"
+BUSY = ", while other jobs ran on the machine: times of the clock are too long, ratios rough."
 console = Console()
 
 
@@ -44,6 +49,12 @@ class Study:
         if self.quick:
             return steps.Plan(2, 4, 8, 1)
         return steps.Plan(4 if size is VIT_B else 8, 128, 256, 5)
+
+    def feature_point(self, number: str, plan: Plan, how: str) -> None:
+        """Points 6 to 11."""
+        title, measure = POINTS[number]
+        where = timing.machine()
+        self.add("", f"## {number}. {title}", "", how, "", *where, "", *measure(plan))
 
     # -- the points -------------------------------------------------------------------------------
 
@@ -171,14 +182,24 @@ def main(
     quick: bool = False,
     compiled: Annotated[bool, Parameter(name="--compile")] = False,
     out: Path = Path("benchmarks"),
+    data_root: Path | None = None,
+    backbone: str | None = None,
+    photographs: int = 2000,
+    sizes: str = "20000,100000,1000000",
+    busy: bool = False,
 ) -> None:
     """Measure the points asked for and write RESULTS.md and growth.png.
 
     Args:
-        points: Which of the five, separated by commas; 2 needs 1 and 3.
+        points: Which of the eleven, separated by commas; 2 needs 1 and 3.
         quick: Tiny sizes and no repeats: shows that everything runs, measures nothing.
         compiled: Also try torch.compile, which needs a C++ compiler.
         out: Folder of the report.
+        data_root: Folder that holds CUB-200-2011, for point 6; else photographs are made.
+        backbone: A transformers folder for points 6 and 9; else random weights.
+        photographs: How many, for point 6.
+        sizes: Features of the stages of point 7; the last is point 8's.
+        busy: Note that other jobs ran on the machine meanwhile.
     """
     chosen = set(points.split(","))
     if "2" in chosen:
@@ -199,8 +220,13 @@ def main(
         study.growth(out)
     if "5" in chosen:
         study.bounds()
+    listed = tuple(int(size) for size in sizes.split(","))
+    plan = Plan(quick, 16 if quick else photographs, listed, data_root, backbone)
+    for point in sorted(chosen & POINTS.keys(), key=int):
+        study.feature_point(point, plan, f"`{command}`" + (BUSY if busy else ""))
     study.add("", f"Measured in {time.monotonic() - began:.0f} s.")
-    write_text(out / "RESULTS.md", "\n".join(study.lines) + "\n")
+    page, whole = out / "RESULTS.md", "\n".join(study.lines) + "\n"
+    write_text(page, merged(page.read_text(), whole) if page.exists() else whole)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def measure(planted: Planted, images: int, new: str, *, exact: bool = False) -> 
         folder = Path(place)
         truth, best = write(planted, images, _EACH, folder)
         command(folder, "fit", "labelled.npz", "--model", "m")
-        words = ("discover", "week.npy", "--model", "m", "--new", new)
+        words = ("discover", "week.npy", "--model", "m", "--new", new, "--unknown", "off")
         start = (sys.executable, "-c", _EXACT) if exact else None
         used = command(folder, *words, start=start)
         classes = answers(folder / "m")

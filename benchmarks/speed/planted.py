@@ -90,7 +90,8 @@ def write(planted: Planted, images: int, each: int, folder: Path) -> tuple[Class
     """
     folder.mkdir(parents=True, exist_ok=True)
     labels = np.repeat(np.arange(planted.known), each)
-    np.savez(folder / "labelled.npz", X=np.concatenate([*planted.images(labels, 1)]), y=labels)
+    names = np.array([f"{label:05d}" for label in labels])  # in the order of their numbers
+    np.savez(folder / "labelled.npz", X=np.concatenate([*planted.images(labels, 1)]), y=names)
     truth = np.random.default_rng([planted.seed, 2]).permutation(
         np.arange(images) % (planted.known + planted.new)
     )

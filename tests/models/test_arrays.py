@@ -1,6 +1,8 @@
 """GoalPlus on arrays: scikit-learn's own checks, and what it promises beyond them."""
 
 import pickle
+import runpy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,6 +53,27 @@ def test_classes_are_found_and_numbered_after_the_largest() -> None:
         assert len(set(model.labels_[truth == label])) == 1
     model.discover(blobs([5], 40, 3)[0], n_new=1)
     assert model.classes_.tolist() == [10, 11, 12, 13, 14, 15]
+
+
+def test_more_classes_than_dimensions_are_found_without_vertices_for_all() -> None:
+    """There is room for 128 vertices, and for no more in six dimensions; classes are 140."""
+    rng = np.random.default_rng(0)
+    centres = 30 * rng.normal(size=(140, 6))
+    X, y = np.repeat(centres[:20], 8, axis=0), np.repeat(np.arange(20), 8)
+    model = GoalPlus(metric="euclidean", alignment="analytic")
+    model.fit(X + rng.normal(size=X.shape), y)
+    for first, last in ((20, 80), (80, 140)):
+        more = np.repeat(centres[first:last], 10, axis=0)
+        model.discover(more + rng.normal(size=more.shape), n_new=last - first)
+    ledger = model._learner.ledger
+    assert ledger is not None and model._learner.free is None
+    assert len(model.classes_) == 140 > len(ledger.owners)
+
+
+def test_the_example_with_texts_finds_the_modules(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(Path(__file__).parents[2] / "examples" / "texts.py"))
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert float(last.removeprefix("agreement with the modules: ")) > 0.5
 
 
 def test_text_labels_get_names_that_are_free() -> None:

@@ -12,7 +12,18 @@ from typing import Any
 
 from cyclopts import App
 
-from goal.cli import classes, decisions, experiments, hub, images, model, pictures, review, tools
+from goal.cli import (
+    classes,
+    decisions,
+    experiments,
+    exploring,
+    hub,
+    images,
+    model,
+    pictures,
+    review,
+    tools,
+)
 from goal.cli.common import console, ending, errors, rank
 from goal.common.errors import GoalError
 
@@ -39,6 +50,9 @@ app.command(images.embed)
 app.command(images.fit)
 app.command(images.discover)
 app.command(images.predict)
+app.command(exploring.search)
+app.command(exploring.duplicates)
+app.command(exploring.next_, name="next")
 app.command(classes.classes)
 app.command(classes.rename)
 app.command(classes.merge)

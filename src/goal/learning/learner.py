@@ -203,8 +203,9 @@ class Learner:
 
     @property
     def free(self) -> int | None:
-        """Number of vertices without a class, where the method has any."""
-        return None if self.ledger is None else len(self.ledger.free())
+        """Number of vertices without a class, where every class needs one."""
+        ledger = self.ledger if self.method.needs_vertices else None
+        return None if ledger is None else len(ledger.free())
 
     def vertices(self, first: int, end: int) -> list[int | None]:
         """Vertex of each class from number `first` up to `end`."""

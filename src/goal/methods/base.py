@@ -161,6 +161,9 @@ class Method(nn.Module):
     # Whether an epoch leaves out the images that do not fill a batch, unless it has no other.
     only_full_batches: bool = False
 
+    # Whether a class cannot be without a vertex, in methods that have vertices.
+    needs_vertices: bool = True
+
     def __init__(self, tail: Tail) -> None:
         super().__init__()
         self.tail = tail

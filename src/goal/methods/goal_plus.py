@@ -15,7 +15,7 @@ Three forms of GOAL's alignment, by the setting `alignment`:
     none      the pretrained feature alone
     analytic  beside it the closed form of L_Align^s for a linear map: ridge regression from the
               whitened feature to the vertex of its class, W = (X'X + gamma I)^-1 X'P; every class
-              owns a vertex
+              owns a vertex as long as there are any
     trained   beside it the feature that GOAL's stage 0 trains (`goal_plus_trained`)
 
 docs/decisions/0013-goal-plus.md has what was tried and how it was chosen: by rehearsal inside
@@ -49,6 +49,7 @@ class GoalPlus(Method):
     """One frozen feature, one memory."""
 
     Settings = GoalPlusSettings
+    needs_vertices = False
 
     named: Tensor  # what a person who was asked calls each class, -1 for nothing yet, (K,)
 

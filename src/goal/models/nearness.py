@@ -131,7 +131,8 @@ def nearness(store: Store, records: Sequence[StageRecord], roster: Roster) -> Ne
     places = np.frombuffer(files.read_bytes(path, MOST_BYTES), "<f4").reshape(len(roster.names), -1)
     members: Mapping[int, list[int]] = {id: [] for id in roster.ids()}
     for id, owner in enumerate(roster.owner):
-        members[owner].append(id)
+        if owner in members:  # junk lies nowhere
+            members[owner].append(id)
     middles = np.stack([places[part].mean(axis=0) for part in members.values()])
     labelled = sum(roster.known(id).stage == 0 for id in members)
     return Nearness([roster.names[id] for id in members], labelled, middles)

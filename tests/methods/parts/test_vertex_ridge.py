@@ -48,3 +48,15 @@ def test_new_classes_claim_free_vertices_and_the_simplex_grows_when_they_run_out
     ridge.claim(fresh, torch.arange(40) % 4, first=3, count=4)  # two are free
     owned = ridge.ledger.vertex_of(torch.arange(7))
     assert bool((owned != UNOWNED).all()) and len(owned.unique()) == 7
+
+
+def test_classes_beyond_one_per_dimension_go_without_a_vertex() -> None:
+    ridge = fitted()
+    fresh = torch.randn(60, 10, generator=torch.Generator().manual_seed(5))
+    ridge.claim(fresh, torch.arange(60) % 6, first=3, count=6)  # five dimensions are left
+    owned = ridge.ledger.vertex_of(torch.arange(9))
+    assert bool((owned[:3] == torch.arange(3)).all())
+    assert int((owned[3:] != UNOWNED).sum()) == 5 and len(ridge.ledger.free()) == 0
+    ridge.claim(fresh, torch.arange(60) % 2, first=9, count=2)
+    assert bool((ridge.ledger.vertex_of(torch.tensor([9, 10])) == UNOWNED).all())
+    assert ridge(fresh).shape == (60, 8)

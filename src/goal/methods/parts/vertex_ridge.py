@@ -62,13 +62,17 @@ class VertexRidge(nn.Module):
         self.map = torch.linalg.solve(ridge, self.cross)
 
     def claim(self, features_ND: Tensor, clusters_N: Tensor, first: int, count: int) -> None:
-        """Give new classes `first`, ... the free vertices nearest to their mean places."""
+        """Give new classes `first`, ... the free vertices nearest to their mean places.
+
+        The simplex grows if need be; classes beyond one per dimension go without.
+        """
         size, dim = self.ledger.vertices.shape
         short = count - len(self.ledger.free())
-        if short > 0 and size + short <= dim:
+        if short > 0 and size < dim:
             self.ledger.extend(min(max(2 * size, size + short), dim))
-        self.ledger.require_free(count)
         free = self.ledger.free()
         means = class_means(self(features_ND), clusters_N, count)
+        chosen = assign(means @ self.ledger.vertices[free].T)
+        given = chosen >= 0
         classes = torch.arange(first, first + count, device=free.device)
-        self.ledger.claim(classes, free[assign(means @ self.ledger.vertices[free].T)])
+        self.ledger.claim(classes[given], free[chosen[given]])
