@@ -16,6 +16,7 @@ from goal.cli import (
     classes,
     decisions,
     experiments,
+    exploring,
     hub,
     images,
     model,
@@ -49,6 +50,9 @@ app.command(images.embed)
 app.command(images.fit)
 app.command(images.discover)
 app.command(images.predict)
+app.command(exploring.search)
+app.command(exploring.duplicates)
+app.command(exploring.next_, name="next")
 app.command(classes.classes)
 app.command(classes.rename)
 app.command(classes.merge)

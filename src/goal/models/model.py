@@ -24,7 +24,7 @@ from goal.learning.learner import Learner
 from goal.learning.trainer import EpochRecord
 from goal.methods.base import LabelledStage, Stage
 from goal.models.classes import Roster, class_names
-from goal.models.correcting import Correcting
+from goal.models.exploring import Exploring
 from goal.models.looking import look_banked
 from goal.models.nearness import NEAR, places_of
 from goal.models.origins import on_features, origin, vertex_room
@@ -58,7 +58,7 @@ from goal.storage import checkpoint
 __all__ = ["AUTO", "Model"]
 
 
-class Model(Correcting):
+class Model(Exploring):
     """A model folder, opened, that learns."""
 
     # -- learning ---------------------------------------------------------------------------------

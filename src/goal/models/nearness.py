@@ -15,6 +15,8 @@ import numpy.typing as npt
 from goal.models.classes import Roster
 from goal.models.store import StageRecord, Store
 from goal.numerics.tree import Branch, Places, class_tree, merge_candidates
+from goal.storage import files
+from goal.storage.manifest import MOST_BYTES
 
 NEAR = "near.f32"
 DIRECTIONS = 64
@@ -126,10 +128,11 @@ def nearness(store: Store, records: Sequence[StageRecord], roster: Roster) -> Ne
     if not path.stat().st_size or path.stat().st_size % (4 * len(roster.names)):
         return None  # a class without any image has no place
     store.require_intact(step, NEAR)
-    places = np.frombuffer(path.read_bytes(), "<f4").reshape(len(roster.names), -1)
+    places = np.frombuffer(files.read_bytes(path, MOST_BYTES), "<f4").reshape(len(roster.names), -1)
     members: Mapping[int, list[int]] = {id: [] for id in roster.ids()}
     for id, owner in enumerate(roster.owner):
-        members[owner].append(id)
+        if owner in members:  # junk lies nowhere
+            members[owner].append(id)
     middles = np.stack([places[part].mean(axis=0) for part in members.values()])
     labelled = sum(roster.known(id).stage == 0 for id in members)
     return Nearness([roster.names[id] for id in members], labelled, middles)

@@ -51,7 +51,7 @@ KEPT = frozenset(
         *("numbers", "capacity", "free", "trunk", "origin"),
     )
 )
-PRIVATE = frozenset(("key", "blank", "before", "source", "unsure", "waited"))
+PRIVATE = frozenset(("key", "blank", "before", "source", "unsure", "waited", "minded"))
 _ADVICE = "Fetch it again."
 
 

@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow
-import pyarrow.parquet
 
 from goal.common.arrays import IntArray
 from goal.common.errors import GoalError
 from goal.models.piles import IMAGES
 from goal.models.records import StageRecord
 from goal.models.store import Store
-from goal.storage import files
+from goal.storage.tables import column_names, read_columns
 
 NONE = -1  # id of no class at all
 _KEYS = ("file", "digest", "class_id", "confidence")
+_LATER = ("path", "second", "second_confidence")  # not in stages of older versions
 
 
 @dataclass(frozen=True)
@@ -82,12 +81,11 @@ def _part(store: Store, record: StageRecord) -> dict[str, list[Any]]:
     if not path.exists():
         return {name: [] for name in (*_KEYS, "path", "step", "second", "less")}
     store.require_intact(record.step, IMAGES)
-    try:
-        with files.opened(path) as stream:
-            found = pyarrow.parquet.read_table(stream).to_pydict()
-        part = {key: found[key] for key in _KEYS}
-    except (KeyError, pyarrow.ArrowException) as error:
-        raise GoalError(f"{path} is damaged: {error}. `goal verify` says more.") from error
+    wanted = [name for name in column_names(path) if name in (*_KEYS, *_LATER)]
+    found = {name: column.to_pylist() for name, column in read_columns(path, wanted).items()}
+    if missing := [key for key in _KEYS if key not in found]:
+        raise GoalError(f"{path} is damaged: no column {missing[0]}. `goal verify` says more.")
+    part = {key: found[key] for key in _KEYS}
     count, source = len(part["digest"]), Path(record.source or "")
     places = found.get("path", [None] * count)
     return {

@@ -32,7 +32,8 @@ class Questions:
 
     def __init__(self, points_Nd: Tensor, shares_NM: Tensor, asked: Sequence[int]) -> None:
         """Take the images, how much they belong to each new class, and those asked before."""
-        self._points = points_Nd
+        self._points = points_Nd = points_Nd.double()
+        shares_NM = shares_NM.double()
         rest = (1 - shares_NM.sum(dim=1, keepdim=True)).clamp_min(0)
         all_ = torch.cat([shares_NM, rest], dim=1)
         self._own = all_.argmax(dim=1)
@@ -120,8 +121,8 @@ class Asking:
             named_K: What the person calls each class of before the stage, -1 for nothing yet.
         """
         self._memory, self._features, self._first = memory, features, first
-        self._points = memory.looking(features[0])
-        self._found = self._shares = shares_NM
+        self._points = memory.looking(features[0]).double()
+        self._found = self._shares = shares_NM.double()
         named = named_K.tolist() + [NOBODY] * (first - len(named_K))
         self._class_of = {name: one for one, name in enumerate(named) if name != NOBODY}
         self._named = named
@@ -193,7 +194,7 @@ class Asking:
         with others, or has none, at its answered images. A cluster that lost its name to
         another starts again, at images that no class explains.
         """
-        start = self._memory.known[self._new].clone()
+        start = self._memory.known[self._new].to(self._points, copy=True)
         pinned = answers.pinned(len(self._points)).to(self._points.device)
         for row, slot in enumerate(match):
             alone = float(votes_JM[row, slot]) > 0.5 and int((votes_JM[:, slot] > 0.5).sum()) == 1
@@ -207,7 +208,7 @@ class Asking:
         return start
 
     def _unexplained(self, means_Md: Tensor) -> Tensor:
-        known = torch.cat([self._memory.known[: self._first], means_Md])
+        known = torch.cat([self._memory.known[: self._first].to(self._points), means_Md])
         far = torch.cdist(self._points, known).amin(dim=1)
         near = (self._points - self._points[far.argmax()]).norm(dim=1)
         return torch.as_tensor(self._points[near.argsort()[:_FEW]].mean(dim=0))

@@ -112,7 +112,7 @@ def settled(
     start_Md: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """How much each image belongs to each touched class, (N, M), and their means, (M, d)."""
-    points_Nd = memory.looking(features[0])
+    points_Nd = memory.looking(features[0]).double()
     pinned_N = answers.pinned(len(points_Nd)).to(points_Nd.device)
     if start_Md is None:
         start_Md = torch.stack([_start(memory, points_Nd, pinned_N, one) for one in touched])
@@ -123,7 +123,7 @@ def settled(
 
 def _start(memory: FeatureMemory, points_Nd: Tensor, pinned_N: Tensor, one: int) -> Tensor:
     """Where the mean of a class starts: at its answered images and where it was."""
-    before = memory.known[one : one + 1]  # nothing for a class that is to be added
+    before = memory.known[one : one + 1].to(points_Nd)  # nothing for a class that is to be added
     return torch.cat([points_Nd[pinned_N == one], before]).mean(dim=0)
 
 
@@ -144,7 +144,7 @@ def _allowed(
 ) -> _Allowed:
     there = memory.wary.isfinite().tolist()  # others are no classes any more
     fixed = [one for one, is_ in enumerate(there) if is_ and one not in set(touched)]
-    far_NF = -torch.cdist(points_Nd, memory.known[fixed]).square()
+    far_NF = -torch.cdist(points_Nd, memory.known[fixed].to(points_Nd)).square()
     far_NF = far_NF / (2 * memory.settings.temperature)
     may = torch.ones(len(points_Nd), len(touched), dtype=torch.bool, device=points_Nd.device)
     column = {one: place for place, one in enumerate(touched)}
