@@ -39,6 +39,7 @@ for label in (4, 5):
     write("week-2", label, 100, 115)
 for label in (6, 7):
     write("week-2", label, 0, 100)
+write("few", 5, 0, 5, labelled=True)
 (work / "week-1" / "notes.txt").write_text("not an image: skipped, and listed as such\n")
 PYTHON
 
@@ -47,6 +48,8 @@ goal fit "$work/labelled" --model "$model" --backbone digits-vit
 
 goal discover "$work/week-1" --model "$model"             # the number of new classes is estimated
 goal rename new-1 "first find" --model "$model"
+goal teach "$work/few" --model "$model"                   # five images named by hand find the others
+goal history --model "$model"                             # every action, with its number
 
 goal discover "$work/week-2" --model "$model" --new 3     # or given: here one too many,
 goal merge $(goal classes --model "$model" --plain | tail -n 2) --model "$model"

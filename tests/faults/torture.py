@@ -161,7 +161,7 @@ def real_disks(torture: Torture, works: list[Work]) -> Iterator[None]:
     for work in works:
         for kilobytes in (0, 4, 40, 120, 400, 700):
             root = torture.place()
-            disk = root / ("model" if work.name == "discover" else "out")
+            disk = root / ("model" if work.name in ("discover", "teach") else "out")
             disk.mkdir()
             if not mounted(disk, "size=1g"):
                 say("mounting is not permitted here: file systems left out")

@@ -115,7 +115,32 @@ def discovering(root: Path) -> Work:
     return measured("discover", inner, arguments, set_up, essence_of_model)
 
 
-WORKS: list[Callable[[Path], Work]] = [running, reporting, discovering]
+def correcting(root: Path) -> Work:
+    """A model that is taught a few labelled images, of a new class and of one it found."""
+    (source := root / "source").mkdir()
+    write_digits(source / "labelled", dict.fromkeys(range(3), range(12)), labelled=True)
+    write_digits(source / "week", {**dict.fromkeys(range(3), range(12, 15)), 3: range(20)})
+    write_digits(source / "few", {3: range(18, 21), 7: range(4)}, labelled=True)
+    model = ["--model", str(source / "model")]
+    for words in (
+        ["fit", str(source / "labelled"), *model, "--backbone", "digits-vit"],
+        ["discover", str(source / "week"), *model, "--new", "1"],
+        ["rename", "new-1", "3", *model],
+    ):
+        outcome = goal(source, *words)
+        assert outcome.code == 0, outcome.output
+
+    def set_up(place: Path) -> None:
+        shutil.copytree(source / "model", place / "model", dirs_exist_ok=True)
+
+    def arguments(place: Path) -> list[str]:
+        return ["teach", str(source / "few"), "--model", str(place / "model")]
+
+    (inner := root / "inner").mkdir()
+    return measured("teach", inner, arguments, set_up, essence_of_taught)
+
+
+WORKS: list[Callable[[Path], Work]] = [running, reporting, discovering, correcting]
 
 
 def live_through(root: Path, plans: list[Plan]) -> list[Outcome]:
@@ -188,6 +213,15 @@ def essence_of_model(root: Path) -> dict[str, Any]:
             found[name] = path.read_bytes()
     leftovers = [str(path.relative_to(root)) for path in root.rglob("*.tmp")]
     return found | {"bank": banked(root / "cache" / "bank"), "leftovers": leftovers}
+
+
+def essence_of_taught(root: Path) -> dict[str, Any]:
+    """The same of a model that was taught; said once or again after a kill, it knows the same."""
+    found = essence_of_model(root)
+    lines = found.pop("model/decisions.jsonl")
+    said = {line["said"].partition(" (before")[0] for line in lines if line.get("kind") == "teach"}
+    found["said"] = sorted(said)
+    return {name: held for name, held in found.items() if not name.endswith(".html")}
 
 
 def banked(bank: Path) -> dict[str, dict[bytes, bytes]]:
