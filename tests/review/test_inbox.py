@@ -1,4 +1,4 @@
-"""What the inbox asks: every undecided new class once, and before it whether it is another one."""
+"""What the inbox asks: every undecided new class once, and behind it whether it is another one."""
 
 from typing import Any, cast
 
@@ -39,7 +39,7 @@ def test_largest_first_and_nothing_about_empty_or_decided_ones() -> None:
     assert asked({3}, []) == [[2]]
 
 
-def test_a_pair_is_asked_once_before_the_class_and_only_of_the_nearest() -> None:
-    assert asked(set(), [(3, 2), (1, 3), (1, 2)]) == [[2, 3], [3], [2]]
-    assert asked({3}, [(3, 2)]) == [[2, 3], [2]]
-    assert asked(set(), [(4, 3), (0, 1), (1, 3)]) == [[1, 3], [3], [2]]
+def test_a_pair_is_asked_once_behind_the_class_and_only_of_the_nearest() -> None:
+    assert asked(set(), [(3, 2), (1, 3), (1, 2)]) == [[3], [2, 3], [2]]
+    assert asked({3}, [(3, 2)]) == [[2], [2, 3]]
+    assert asked(set(), [(4, 3), (0, 1), (1, 3)]) == [[3], [1, 3], [2]]

@@ -35,7 +35,7 @@ def inbox(
 ) -> list[Card]:
     """A card for every discovered class that is not decided, largest first.
 
-    Before it comes one that asks whether it is the same as the class nearest to it, where they may
+    Behind it comes one that asks whether it is the same as the class nearest to it, where they may
     be one (`alike`: pairs, nearest first).
     """
     counts = listing.counts()
@@ -48,10 +48,10 @@ def inbox(
     pairs = [sorted(pair) for pair in alike if all(counts.get(id, 0) for id in pair)]
     cards: list[Card] = []
     for known in found:
+        cards.append(Card("class", [known.id], _why(counts[known.id], known.stage)))
         nearest = next((pair for pair in pairs if known.id in pair), None)
         if nearest is not None and all(card.classes != nearest for card in cards):
             cards.append(Card("pair", nearest, "These may be one class."))
-        cards.append(Card("class", [known.id], _why(counts[known.id], known.stage)))
     return cards
 
 
