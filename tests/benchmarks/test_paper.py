@@ -184,6 +184,6 @@ def test_where_goal_plus_began_decides_by_the_nearest_mean_of_one_space(
             ]
         )
     memory = method.memory
-    nearest = torch.cdist(memory.looking(feature), memory.known).argmin(dim=1)
+    nearest = torch.cdist(memory.looking(feature).double(), memory.known).argmin(dim=1)
     assert torch.equal(method.predict(infer_all(method, TEST)), nearest)
     assert issubclass(FirstOracle, First)

@@ -9,7 +9,7 @@ import pytest
 from goal.cli import main
 from goal.models.classes import Roster
 from goal.models.history import Judgement
-from goal.models.nearness import NEAR, Nearness, drawing, nearness, places_of
+from goal.models.nearness import NEAR, Nearness, drawing, nearness, places_of, written
 from goal.models.page import write_page
 from goal.models.records import StageRecord
 from goal.models.store import Store
@@ -20,7 +20,9 @@ def test_places_are_as_far_apart_as_means_in_deviations() -> None:
     rng = np.random.default_rng(0)
     means, mixed = rng.normal(size=(5, 7)), rng.normal(size=(7, 7))
     within = mixed @ mixed.T
-    places = np.frombuffer(places_of(means, within), "<f4").reshape(5, -1)
+    count, *values = np.frombuffer(places_of(means, within), "<f4")
+    places = np.reshape(values, (5, -1))
+    assert count == 5
     round_ = within / 2 + np.eye(7) * np.trace(within) / 14
     for first, second in itertools.combinations(range(5), 2):
         away = means[first] - means[second]
@@ -42,7 +44,7 @@ def shop(tmp_path: Path) -> tuple[Store, list[StageRecord]]:
     folder = store.path(1)
     folder.mkdir(parents=True)
     places = np.array([[0.0, 0], [10, 0], [10, 2], [10, 3]], "<f4")
-    (folder / NEAR).write_bytes(places.tobytes())
+    (folder / NEAR).write_bytes(written(places))
     (folder / "gallery.json").write_text('{"classes": {}, "thumbnails": {}}')
     manifest.seal(folder, [NEAR, "gallery.json"])
     return store, records
@@ -66,6 +68,20 @@ def test_merged_classes_lie_in_their_middle(shop: tuple[Store, list[StageRecord]
     assert near.places[2].tolist() == [10, 2.5] and near.candidates() == [("dog", "new-1")]
 
 
+def test_what_was_made_since_lies_nowhere_and_a_file_of_other_classes_is_not_read(
+    shop: tuple[Store, list[StageRecord]],
+) -> None:
+    store, records = shop
+    split = Judgement(made={"4": "half"})
+    near = nearness(store, records, Roster(records, split))
+    assert near is not None and list(near.ids) == [0, 1, 2, 3] and near.pairs()[0] == (2, 3)
+    path = store.path(1) / NEAR
+    for places in (np.zeros((2, 4)), np.zeros((8, 2)), np.zeros((0, 2))):
+        path.write_bytes(written(places))
+        manifest.seal(store.path(1), [NEAR, "gallery.json"])
+        assert nearness(store, records, Roster(records, Judgement())) is None
+
+
 def test_models_of_before_have_no_tree(shop: tuple[Store, list[StageRecord]]) -> None:
     store, records = shop
     (store.path(1) / NEAR).unlink()
@@ -87,8 +103,8 @@ def test_the_page_draws_every_class_and_join_once(
 
 def test_few_and_many_classes_are_not_drawn() -> None:
     for count in (2, 301):
-        assert drawing(Nearness(["a"] * count, 1, np.zeros((count, 2)))) is None
-    drawn = drawing(Nearness(["a"] * 300, 1, np.zeros((300, 2))))
+        assert drawing(Nearness(range(count), ["a"] * count, 1, np.zeros((count, 2)))) is None
+    drawn = drawing(Nearness(range(300), ["a"] * 300, 1, np.zeros((300, 2))))
     assert drawn is not None and len(drawn.joins) == 299
 
 

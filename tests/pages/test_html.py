@@ -27,7 +27,10 @@ MODEL: dict[str, Any] = {
     "updated": "today",
     "commands": [],
     "stages": [],
-    "classes": [],
+    "classes": {"headings": ["Class"], "rows": [], "texts": 1},
+    "estimates": [],
+    "tree": None,
+    "alike": [],
     "galleries": [],
     "version": "0",
 }
@@ -36,7 +39,8 @@ MODEL: dict[str, Any] = {
 @given(st.text() | st.text(STEERING + "<>&'\"/!-="))
 @settings(deadline=None)
 def test_any_text_reads_back_as_it_is_less_what_steers(text: str) -> None:
-    page = render("model.html", **MODEL | {"classes": [[f"[{text}]"]]})
+    classes = {**MODEL["classes"], "rows": [[f"[{text}]"]]}
+    page = render("model.html", **MODEL | {"classes": classes})
     assert len(re.findall(r"<td\b", page)) == 1
     meant = "".join("\ufffd" if char in STEERING else char for char in text)
     assert f"[{meant}]" in Elements(page).text

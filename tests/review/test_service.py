@@ -4,6 +4,8 @@ import asyncio
 import io
 import json
 import threading
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,12 @@ from goal.review.guard import Guard
 from goal.review.service import Busy, Queue, Service, application, features_of
 from tests.models.digit_folders import screened
 from tests.review.conftest import HERE, PORT
+
+
+def finished(work: Coroutine[Any, Any, Any]) -> Any:
+    """What comes of it, in a thread: a browser's tests may have left a loop running in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +171,7 @@ def test_requests_that_come_together_are_answered_together_and_in_order() -> Non
         queue = Queue(predict)
         return await asyncio.gather(*(queue.ask(bytes([n])) for n in range(150)))
 
-    answers = asyncio.run(ask())
+    answers = finished(ask())
     assert [answer[0]["said"] for answer in answers] == [bytes([n]) for n in range(150)]
     assert batches == [64, 64, 22]
 
@@ -180,7 +188,7 @@ def test_images_and_features_are_never_in_one_batch() -> None:
         given = [b"x", np.ones((1, 2), np.float32)] * 5
         await asyncio.gather(*(queue.ask(content) for content in given))
 
-    asyncio.run(ask())
+    finished(ask())
     assert all(len(kinds) == 1 for kinds in seen)
 
 
@@ -204,7 +212,7 @@ def test_a_full_queue_says_so_and_the_others_are_answered(monkeypatch: pytest.Mo
         go_on.set()
         return await asyncio.gather(first, *waiting)
 
-    assert len(asyncio.run(ask())) == 4
+    assert len(finished(ask())) == 4
 
 
 def test_a_failure_is_an_answer_and_the_queue_goes_on() -> None:
@@ -219,7 +227,7 @@ def test_a_failure_is_an_answer_and_the_queue_goes_on() -> None:
             await queue.ask(b"bad")
         return await queue.ask(b"good")
 
-    assert asyncio.run(ask()) == [b"good"]
+    assert finished(ask()) == [b"good"]
 
 
 def test_a_full_service_answers_503(

@@ -27,7 +27,7 @@ _LONGEST = 34  # characters of a name that fit there
 
 
 def places_of(means: npt.ArrayLike, within: npt.ArrayLike) -> bytes:
-    """What ``near.f32`` holds: where classes lie, one row each, as 32-bit floats.
+    """What ``near.f32`` holds, in 32-bit floats: how many classes, and where each of them lies.
 
     Args:
         means: Means of all classes, (K, D).
@@ -40,8 +40,21 @@ def places_of(means: npt.ArrayLike, within: npt.ArrayLike) -> bytes:
     places = np.linalg.solve(np.linalg.cholesky(round_), means_KD.T).T
     places -= places.mean(axis=0)
     directions = np.linalg.svd(places, full_matrices=False)[2][:DIRECTIONS]
-    content: bytes = (places @ directions.T).astype("<f4").tobytes()
-    return content
+    return written(places @ directions.T)
+
+
+def written(places_Kd: npt.ArrayLike) -> bytes:
+    """Places of classes as ``near.f32`` has them."""
+    places = np.asarray(places_Kd, "<f4")
+    return np.concatenate([np.array([len(places)], "<f4"), places.ravel()]).tobytes()
+
+
+def _read(content: bytes, classes: int) -> Places | None:
+    """Places of so many classes, (classes, d); None if the file holds others."""
+    values = np.frombuffer(content[: len(content) // 4 * 4], "<f4")
+    if len(values) < 1 + classes or values[0] != classes or (len(values) - 1) % classes:
+        return None  # a class without any image has no place
+    return values[1:].reshape(classes, -1)
 
 
 @dataclass(frozen=True)
@@ -49,11 +62,13 @@ class Nearness:
     """Where the classes of a model lie, merged ones together.
 
     Attributes:
-        names: Names of the classes.
+        ids: Ids of the classes, ascending.
+        names: Their names.
         num_labelled: So many of them, the first, were learned from labels.
         places: Where they lie, (classes, directions).
     """
 
+    ids: Sequence[int]
     names: Sequence[str]
     num_labelled: int
     places: Places
@@ -63,10 +78,15 @@ class Nearness:
         """The classes as a tree."""
         return class_tree(self.places)
 
+    def pairs(self) -> list[tuple[int, int]]:
+        """Ids of classes that may be one, nearest first."""
+        found = merge_candidates(self.places, self.num_labelled)
+        return [(self.ids[first], self.ids[second]) for first, second in found]
+
     def candidates(self) -> list[tuple[str, str]]:
-        """Pairs of classes that may be one, nearest first."""
-        pairs = merge_candidates(self.places, self.num_labelled)
-        return [(self.names[first], self.names[second]) for first, second in pairs]
+        """The same by name."""
+        called = dict(zip(self.ids, self.names, strict=True))
+        return [(called[first], called[second]) for first, second in self.pairs()]
 
     def lines(self) -> Iterator[str]:
         """Yield the tree as text: a line for each class, and for each group its height."""
@@ -119,23 +139,27 @@ def drawing(near: Nearness) -> Drawing | None:
 def nearness(store: Store, records: Sequence[StageRecord], roster: Roster) -> Nearness | None:
     """Read where a model's classes lie; None where its steps did not say.
 
-    A class that others were merged into lies in the middle of them all.
+    A class that others were merged into lies in the middle of them all. What a person made since
+    lies nowhere yet.
     """
-    step = next((record.step for record in reversed(records) if record.kind != "extend"), None)
-    path = None if step is None else store.path(step) / NEAR
-    if step is None or path is None or not path.is_file():
+    last = next((record for record in reversed(records) if record.kind != "extend"), None)
+    path = None if last is None else store.path(last.step) / NEAR
+    if last is None or path is None or not path.is_file():
         return None
-    if not path.stat().st_size or path.stat().st_size % (4 * len(roster.names)):
-        return None  # a class without any image has no place
-    store.require_intact(step, NEAR)
-    places = np.frombuffer(files.read_bytes(path, MOST_BYTES), "<f4").reshape(len(roster.names), -1)
+    store.require_intact(last.step, NEAR)
+    places = _read(files.read_bytes(path, MOST_BYTES), last.num_seen)
+    if places is None:
+        return None
     members: Mapping[int, list[int]] = {id: [] for id in roster.ids()}
-    for id, owner in enumerate(roster.owner):
+    for id, owner in enumerate(roster.owner[: len(places)]):
         if owner in members:  # junk lies nowhere
             members[owner].append(id)
-    middles = np.stack([places[part].mean(axis=0) for part in members.values()])
-    labelled = sum(roster.known(id).stage == 0 for id in members)
-    return Nearness([roster.names[id] for id in members], labelled, middles)
+    there = {id: part for id, part in members.items() if part}
+    if not there:
+        return None
+    middles = np.stack([places[part].mean(axis=0) for part in there.values()])
+    labelled = sum(roster.known(id).stage == 0 for id in there)
+    return Nearness(list(there), [roster.names[id] for id in there], labelled, middles)
 
 
 def _bottom_up(tree: Branch) -> list[Branch]:

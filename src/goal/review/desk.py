@@ -23,6 +23,7 @@ from goal.data.own_images import gather
 from goal.models.classes import Roster
 from goal.models.log import JUDGEMENT, LOG
 from goal.models.model import Model
+from goal.models.nearness import nearness
 from goal.models.records import StageRecord
 from goal.models.store import Store
 from goal.review.actions import Action, available, perform
@@ -76,7 +77,8 @@ class View:
         """What to decide, first things first."""
         judged = self.roster.judgement
         decided = {*map(int, judged.names), *map(int, judged.made), *judged.confirmed}
-        return inbox(self.roster, self.listing, decided)
+        near = nearness(self.store, self.records, self.roster)
+        return inbox(self.roster, self.listing, decided, near.pairs() if near else ())
 
     def ordered(self, id: int, order: str) -> IntArray:
         """Rows of a class: typical images first, or doubtful ones."""

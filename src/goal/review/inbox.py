@@ -1,6 +1,6 @@
 """What to decide first: new classes that nobody has looked at, the ones that settle most ahead."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,17 @@ class Card:
         return {"kind": self.kind, "classes": self.classes, "why": self.why}
 
 
-def inbox(roster: Roster, listing: Listing, decided: Collection[int]) -> list[Card]:
-    """A card for every discovered class that is not decided, largest first."""
+def inbox(
+    roster: Roster,
+    listing: Listing,
+    decided: Collection[int],
+    alike: Iterable[tuple[int, int]] = (),
+) -> list[Card]:
+    """A card for every discovered class that is not decided, largest first.
+
+    Behind it comes one that asks whether it is the same as the class nearest to it, where they may
+    be one (`alike`: pairs, nearest first).
+    """
     counts = listing.counts()
     found = [
         known
@@ -36,7 +45,14 @@ def inbox(roster: Roster, listing: Listing, decided: Collection[int]) -> list[Ca
         if known.stage > 0 and known.id not in decided and counts.get(known.id, 0)
     ]
     found.sort(key=lambda known: (-counts[known.id], known.id))
-    return [Card("class", [known.id], _why(counts[known.id], known.stage)) for known in found]
+    pairs = [sorted(pair) for pair in alike if all(counts.get(id, 0) for id in pair)]
+    cards: list[Card] = []
+    for known in found:
+        cards.append(Card("class", [known.id], _why(counts[known.id], known.stage)))
+        nearest = next((pair for pair in pairs if known.id in pair), None)
+        if nearest is not None and all(card.classes != nearest for card in cards):
+            cards.append(Card("pair", nearest, "These may be one class."))
+    return cards
 
 
 def _why(images: int, stage: int) -> str:
