@@ -134,7 +134,7 @@ class Learner:
         if len(kept) == len(tokens):
             return tokens
         copies = counted(len(tokens) - len(kept), "image")
-        self.reporter.say(f"{copies} are near-copies of others and count once.")
+        self.reporter.say(f"Left out as near-copies of others: {copies}.")
         return SomeTokens(tokens, kept)
 
     def count_new(self, tokens: TokenSource, index: int) -> Count:
