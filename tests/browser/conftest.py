@@ -1,11 +1,8 @@
-"""A real browser. Where Chromium is missing, the tests say how to get it."""
+"""Pages in a real browser, with everything that they complained about or asked for."""
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page
 
 PATIENCE = 120_000  # milliseconds; machines that test are often busy
 ARGUMENTS = (
@@ -17,20 +14,6 @@ ARGUMENTS = (
     "--disable-sync",
     "--no-first-run",
 )
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.skip("needs Chromium: apt-get install chromium")
-    with sync_playwright() as playwright:
-        expect.set_options(timeout=PATIENCE)
-        opened = playwright.chromium.launch(
-            executable_path=path, args=list(ARGUMENTS), timeout=PATIENCE
-        )
-        yield opened
-        opened.close()
 
 
 class Visit:

@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.conftest import Visit, browser
+from tests.browser.conftest import Visit
 from website.check import problems
 from website.pages import ROOT
-
-__all__ = ["browser"]  # the fixture
 
 pytestmark = [
     pytest.mark.skipif(find_spec("mkdocs") is None, reason="mkdocs comes with `make docs`"),
