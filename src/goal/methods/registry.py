@@ -80,7 +80,7 @@ METHODS: Registry[MethodSpec] = Registry(
     MethodSpec,
     {
         "goal-plus": _own(
-            "goal_plus:GoalPlus", "GOAL's stage 0, then discovery and memory without training"
+            "goal_plus:GoalPlus", "A frozen feature and a memory that cannot forget; no training"
         ),
         "goal": _own("goal:Goal", "GOAL with group-wise entropy, replay and distillation"),
         "goal-literal": _own(
