@@ -1,4 +1,4 @@
-"""What to look at first: the questions about a model whose answers teach it most.
+"""What to look at first: questions about a model, in an order meant to teach it much.
 
 First typical and diverse images of each new class; then, in turn, an image between two classes, two
 classes that may be one, and a class that may be several.
